@@ -646,8 +646,13 @@ local function add_message(tree, tvb, h, tlp)
     elseif tlp.code == 0x7e or tlp.code == 0x7f then
         tree:add(t.vendor, tvb(h + 10, 2))
     elseif tlp.code == 0x50 and tlp.has_data and tvb:captured_len() >= h + 20 then
-        local watts = tvb(h + 16, 1):uint() / 10 ^ bits(tvb(h + 17, 1):uint(), 0, 2)
-        tree:add(t.power, tvb(h + 16, 2), format("%.3g W", watts))
+        local value, scale = tvb(h + 16, 1):uint(), bits(tvb(h + 17, 1):uint(), 0, 2)
+        local watts = format("%.3g W", value / 10 ^ scale)
+        -- PCIe 5.0 section 7.5.3.9: of whole watts these are for more.
+        if scale == 0 and value >= 0xf0 then
+            watts = ({ "250 W", "275 W", "300 W" })[value - 0xef] or "of a reserved value"
+        end
+        tree:add(t.power, tvb(h + 16, 2), watts)
     end
     return name .. " from " .. bdf(tlp.requester)
 end
@@ -996,10 +1001,12 @@ end
 -- What the record is by what earlier frames said, the first time that this frame is read.
 local function learn_record(header, record, number, time)
     local known, link = {}, link_of(header)
+    -- A recording has those in place of records that it does not show.
+    if record.kind == NOP then return known end
     local first = link.records[record.sequence]
     if first and first ~= number then known.retransmission_of = first end
     link.records[record.sequence] = first or number
-    if record.kind == NOP or record.broken then return known end
+    if record.broken then return known end
     known.newer = learn_epoch(header, record, number)
     if record.has_outstanding and record.class == 1 then
         if first then

@@ -2,8 +2,10 @@
 
 use super::tap::{Clock, Piece};
 use proxy_core::control::StampEntry;
+use proxy_core::limits::MAX_FRAME;
 use proxy_core::recorder::{Entry, Recorded};
 use std::collections::HashMap;
+use tlp_codec::fabric::{Frame, FrameWriter, Record};
 use tlp_codec::ids::{BindingKey, PathId};
 
 /// Bytes of memory that an entry takes beside those that were kept with it.
@@ -110,18 +112,19 @@ impl Collected {
             }
             Entry::Frame { at, received, peer, binding, path, length } => {
                 let Some(r) = wanted(*peer, *binding) else { return };
-                if r.frames > 0 {
-                    let bytes = cut(r.frames);
-                    self.bytes += ENTRY + bytes.len();
-                    self.frames.push(KeptFrame {
+                // A proxy may say anything.
+                let is_frame = (bytes.len()..=MAX_FRAME).contains(&usize::from(*length));
+                if r.frames > 0 && is_frame {
+                    let frame = KeptFrame {
                         at: *at,
                         received: *received,
                         binding: *binding,
                         path: *path,
                         length: *length,
-                        bytes,
-                        lost_before: std::mem::take(&mut self.lost_before),
-                    });
+                        bytes: cut(r.frames),
+                        lost_before: 0,
+                    };
+                    self.frame(frame);
                 }
             }
             // Others lost it.
@@ -131,6 +134,21 @@ impl Collected {
                 self.lost_before += entries;
             }
         }
+    }
+
+    /// Keeps a frame. A proxy records it once for each function that has records in it, with those of
+    /// the others left out: what is of one device is put together again, unless it was cut.
+    fn frame(&mut self, frame: KeptFrame) {
+        if let Some(last) = self.frames.last_mut()
+            && let Some(whole) = together(last, &frame)
+        {
+            self.bytes = self.bytes + whole.len() - last.bytes.len();
+            (last.length, last.bytes) = (whole.len() as u16, whole);
+            return;
+        }
+        self.bytes += ENTRY + frame.bytes.len();
+        let lost_before = std::mem::take(&mut self.lost_before);
+        self.frames.push(KeptFrame { lost_before, ..frame });
     }
 
     /// Requests that the proxy sent of a binding between the first and the last piece.
@@ -143,3 +161,30 @@ impl Collected {
         self.clock.map_or(time, |clock| clock.date(time))
     }
 }
+
+/// One frame from two that have some of its records each; nothing if they are of different ones, or not
+/// whole.
+fn together(one: &KeptFrame, other: &KeptFrame) -> Option<Vec<u8>> {
+    let place = |frame: &KeptFrame| (frame.at, frame.received, frame.path);
+    if place(one) != place(other) || one.binding == other.binding {
+        return None;
+    }
+    let [one, other] = [one, other].map(|frame| Frame::new_checked(&frame.bytes[..]).ok());
+    let (one, other) = (one?, other?);
+    if one.header() != other.header() {
+        return None;
+    }
+    let mut whole = vec![0; MAX_FRAME];
+    let mut writer = FrameWriter::new(&mut whole, &one.header()).ok()?;
+    let mut others = other.records();
+    for record in one.records() {
+        let (record, other) = (record.ok()?, others.next()?.ok()?);
+        writer.push(if record == Record::Nop { &other } else { &record }).ok()?;
+    }
+    let length = writer.finish();
+    whole.truncate(length);
+    others.next().is_none().then_some(whole)
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 use super::HEADER;
 use super::collect::Collected;
 use super::join::{self, RoundTrip, Trip};
-use super::tap::{self, Piece};
+use super::tap::{self, Upto};
 use crate::control::Session;
 use crate::manager::Manager;
 use crate::types::{BindingRecord, NodeName, Role};
@@ -23,6 +23,9 @@ pub const MIN_WINDOW_MS: u32 = 10;
 
 /// The longest look, milliseconds.
 pub const MAX_WINDOW_MS: u32 = 10_000;
+
+/// The most memory that a look keeps of one proxy, bytes; one that has so much is over.
+const MAX_KEPT: usize = 64 << 20;
 
 /// The most slow requests in one answer.
 pub const MAX_SLOWEST: usize = 100;
@@ -44,12 +47,22 @@ pub struct Question {
 struct Device {
     binding: BindingRecord,
     model: String,
-    host: (Arc<Session>, Vec<Recorded>),
-    boxed: (Arc<Session>, Vec<Recorded>),
+    host: End,
+    boxed: End,
 }
 
-/// What is recorded at each proxy.
-type Lists = BTreeMap<NodeName, (Arc<Session>, Vec<Recorded>)>;
+/// One end of a device: its proxy, and where its list stands among those of the proxy.
+struct End {
+    session: Arc<Session>,
+    place: usize,
+}
+
+/// What is recorded at each proxy: a list for each device.
+type Lists = BTreeMap<NodeName, (Arc<Session>, Vec<Vec<Recorded>>)>;
+
+/// What there is of each of a proxy's devices, in the order of its lists; nothing of a proxy without a
+/// recorder.
+type Seen = BTreeMap<NodeName, Option<(Vec<Collected>, Duration)>>;
 
 /// Looks.
 pub async fn look(manager: &Arc<Manager>, question: &Question) -> Latency {
@@ -60,15 +73,33 @@ pub async fn look(manager: &Arc<Manager>, question: &Question) -> Latency {
         let window = question.window;
         looks.spawn(async move { (name, at_proxy(&session, list, window, bound).await) });
     }
-    let mut pieces: BTreeMap<NodeName, Option<Pieces>> = BTreeMap::new();
+    let mut seen = Seen::new();
     while let Some(done) = looks.join_next().await {
         match done.expect("no look panics") {
-            (name, Ok(seen)) => {
-                pieces.insert(name, seen);
+            (name, Ok(of)) => {
+                let over = of.as_ref().map_or(question.window, |(_, over)| *over);
+                if over < question.window / 2 {
+                    let why =
+                        format!("its devices do so much that it was looked at for {over:.0?} only");
+                    missing.push(format!("{name}: {why}"));
+                }
+                seen.insert(name, of);
             }
             (name, Err(why)) => missing.push(format!("{name}: {why}")),
         }
     }
+    let question = question.clone();
+    let evaluated =
+        tokio::task::spawn_blocking(move || evaluate(&devices, seen, &question, missing));
+    evaluated.await.expect("no evaluation panics")
+}
+
+fn evaluate(
+    devices: &[Device],
+    mut seen: Seen,
+    question: &Question,
+    missing: Vec<String>,
+) -> Latency {
     let mut latency = Latency {
         window_ms: question.window.as_millis() as u64,
         one_in: question.one_in,
@@ -76,14 +107,10 @@ pub async fn look(manager: &Arc<Manager>, question: &Question) -> Latency {
         slowest: Vec::new(),
         missing,
     };
-    for device in &devices {
-        let of = |end: &(Arc<Session>, Vec<Recorded>)| {
-            let seen = pieces.get(end.0.name())?.as_ref();
-            Some(seen.map(|seen| {
-                let mut collected = Collected::new(end.1.clone());
-                seen.pieces.iter().for_each(|piece| collected.take(piece));
-                (collected, seen.over)
-            }))
+    for device in devices {
+        let mut of = |end: &End| {
+            let seen = seen.get_mut(end.session.name())?.as_mut();
+            Some(seen.map(|(seen, over)| (std::mem::take(&mut seen[end.place]), *over)))
         };
         if let (Some(host), Some(boxed)) = (of(&device.host), of(&device.boxed)) {
             device.evaluate(host, boxed, question, &mut latency);
@@ -116,19 +143,20 @@ fn choose(manager: &Manager, question: &Question) -> (Vec<Device>, Lists, Vec<St
         let at_box = if host.tap.has_recorder() { 0 } else { HEADER };
         let ends = [(&host, recorded(&boxed, HEADER)), (&boxed, recorded(&host, at_box))];
         let room = |(session, list): &(&Arc<Session>, Vec<Recorded>)| {
-            lists.get(session.name()).map_or(0, |(_, l)| l.len()) + list.len() <= MAX_RECORDED
+            lists.get(session.name()).map_or(0, |(_, l)| l.iter().map(Vec::len).sum()) + list.len()
+                <= MAX_RECORDED
         };
         if !ends.iter().all(room) {
             let why = format!("{}: a proxy looks at {MAX_RECORDED} functions at most", binding.id);
             missing.push(why);
             continue;
         }
-        for (session, list) in &ends {
-            let name = session.name().clone();
-            let entry = lists.entry(name).or_insert_with(|| ((*session).clone(), Vec::new()));
-            entry.1.extend_from_slice(list);
-        }
-        let [host_end, box_end] = ends.map(|(session, list)| (session.clone(), list));
+        let [host_end, box_end] = ends.map(|(session, list)| {
+            let lists = lists.entry(session.name().clone());
+            let (_, lists) = lists.or_insert_with(|| (session.clone(), Vec::new()));
+            lists.push(list);
+            End { session: session.clone(), place: lists.len() - 1 }
+        });
         let model = tables.functions(&binding.slot).next().map(|d| d.model.clone());
         let model = model.unwrap_or_default();
         devices.push(Device { binding: binding.clone(), model, host: host_end, boxed: box_end });
@@ -136,33 +164,30 @@ fn choose(manager: &Manager, question: &Question) -> (Vec<Device>, Lists, Vec<St
     (devices, lists, missing)
 }
 
-/// What one proxy gave.
-struct Pieces {
-    pieces: Vec<Arc<Piece>>,
-    /// Between the first and the last answer.
-    over: Duration,
-}
-
-/// Nothing of a proxy that has no recorder.
+/// Looks at what one proxy does for each of these lists. Nothing of a proxy that has no recorder; else
+/// what was kept, and the time between the first and the last answer.
 async fn at_proxy(
     session: &Arc<Session>,
-    list: Vec<Recorded>,
+    lists: Vec<Vec<Recorded>>,
     window: Duration,
     bound: Duration,
-) -> Result<Option<Pieces>, String> {
-    let mut watch = match tap::watch(session, list, bound).await {
+) -> Result<Option<(Vec<Collected>, Duration)>, String> {
+    let mut watch = match tap::watch(session, lists.concat(), bound).await {
         Ok(watch) => watch,
         Err(error) if error.is_for_want_of_a_recorder() => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
-    let (begin, mut pieces) = (Instant::now(), Vec::new());
-    let until = begin + window;
+    let mut kept: Vec<_> = lists.into_iter().map(Collected::new).collect();
+    let until = Instant::now() + window;
+    let (mut upto, mut first, mut last) = (Upto::new(until), None, None);
     // What was asked for before the end may come a little later.
     let all = async {
         while let Some(piece) = watch.next().await {
-            let over = piece.complete && piece.asked >= until;
-            pieces.push(piece);
-            if over {
+            kept.iter_mut().for_each(|kept| kept.take(&piece));
+            first.get_or_insert(piece.asked);
+            last = Some(piece.asked);
+            let bytes: usize = kept.iter().map(|kept| kept.bytes).sum();
+            if upto.is_reached(&piece) || bytes > MAX_KEPT {
                 return true;
             }
         }
@@ -172,8 +197,8 @@ async fn at_proxy(
     match whole {
         Ok(false) => Err("its connection ended".to_owned()),
         _ => {
-            let over = pieces.last().map_or(window, |last| last.asked - pieces[0].asked);
-            Ok(Some(Pieces { pieces, over }))
+            let over = first.zip(last).map_or(window, |(first, last)| last - first);
+            Ok(Some((kept, over)))
         }
     }
 }
@@ -186,7 +211,7 @@ impl Device {
         question: &Question,
         latency: &mut Latency,
     ) {
-        let (host_name, box_name) = (self.host.0.name(), self.boxed.0.name());
+        let (host_name, box_name) = (self.host.session.name(), self.boxed.session.name());
         let not_recorded = match (&host, &boxed) {
             (Some(_), Some(_)) => None,
             (None, Some(_)) => Some((Role::Host, host_name)),

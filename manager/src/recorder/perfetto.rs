@@ -259,8 +259,9 @@ impl Kind {
     }
 }
 
-/// Tracks of one kind in a process are numbered from a multiple of this on.
-const PER_KIND: u64 = 1000;
+/// Tracks of one kind in a process are numbered from a multiple of this on. There are no more than
+/// requests that are under way at a time.
+const PER_KIND: u64 = 1_000_000;
 
 impl Tracks {
     /// A process and a track on which nothing is at that time. Requests come in their order.

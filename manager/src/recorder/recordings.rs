@@ -5,7 +5,7 @@
 
 use super::HEADER;
 use super::collect::Collected;
-use super::tap::{self, Piece, Watch, WatchError};
+use super::tap::{self, Piece, Upto, Watch, WatchError};
 use super::{join, pcapng, perfetto};
 use crate::control::Session;
 use crate::manager::Manager;
@@ -240,13 +240,16 @@ impl End {
         }
     }
 
-    /// Takes what was recorded until a point in time.
-    async fn drain(&mut self, until: Instant) {
+    /// Takes what was recorded until a point in time, as long as there is room for so many bytes.
+    async fn drain(&mut self, until: Instant, room: usize) {
         let Some(watch) = &mut self.watch else { return };
+        let (most, mut upto) = (self.collected.bytes + room, Upto::new(until));
         let rest = async {
             while let Some(piece) = watch.next().await {
-                self.collected.take(&piece);
-                if piece.complete && piece.asked >= until {
+                if self.collected.bytes < most {
+                    self.collected.take(&piece);
+                }
+                if upto.is_reached(&piece) {
                     return;
                 }
             }
@@ -335,9 +338,11 @@ struct Run {
 impl Run {
     async fn finish(mut self, manager: Arc<Manager>) {
         let ended = self.until_it_ends(&manager).await;
-        let now = Instant::now();
-        self.host.drain(now).await;
-        self.boxed.drain(now).await;
+        let (now, limit) = (Instant::now(), self.recording.wish.limit as usize);
+        // Its limit may be what ended it.
+        let room = limit.saturating_sub(self.host.collected.bytes + self.boxed.collected.bytes);
+        // Both at a time: whoever is not read holds up everybody who reads that proxy.
+        tokio::join!(self.host.drain(now, room), self.boxed.drain(now, room));
         let Self { recording, host, boxed, .. } = self;
         let (host, boxed) = (host.collected, boxed.collected);
         let progress = Progress { ended: Some(ended), ..recording.count(&host, &boxed) };

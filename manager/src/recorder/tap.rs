@@ -26,14 +26,39 @@ const WATCHERS: usize = 16;
 pub struct Piece {
     /// What was recorded.
     pub entries: Vec<(Entry, Vec<u8>)>,
-    /// Whether it is all that there was.
-    pub complete: bool,
+    /// Where in all that the proxy recorded what is behind it begins.
+    pub next: u64,
+    /// Where that ended when this was asked for.
+    pub end: u64,
     /// When it was asked for.
     pub asked: Instant,
     /// What the proxy's clock said.
     pub clock: Clock,
     /// Requests that the proxy sent of each binding that is recorded.
     pub requests: Vec<(NodeId, BindingKey, u64)>,
+}
+
+/// When a watcher has all that was recorded until a point in time. A proxy may record faster than it is
+/// drained: then there never is a piece with all that there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Upto {
+    until: Instant,
+    end: Option<u64>,
+}
+
+impl Upto {
+    /// All until then.
+    pub fn new(until: Instant) -> Self {
+        Self { until, end: None }
+    }
+
+    /// Whether nothing that was recorded until then comes behind this piece.
+    pub fn is_reached(&mut self, piece: &Piece) -> bool {
+        if piece.asked >= self.until {
+            self.end.get_or_insert(piece.end);
+        }
+        self.end.is_some_and(|end| piece.next >= end)
+    }
 }
 
 /// What a proxy's clock said at about which time: to give its stamps a date. Nothing is computed
@@ -263,7 +288,7 @@ async fn drain(session: &Session, bound: Duration) -> Result<Infallible, Request
         handed?;
         let next = next?;
         position = next.next;
-        if next.complete {
+        if next.next == next.end {
             hand_on(session, Some(next)).await?;
             let _ = tokio::time::timeout(PAUSE, session.tap.changed.notified()).await;
         } else {
@@ -277,7 +302,8 @@ struct Page {
     bytes: Vec<u8>,
     /// Where the one behind it begins.
     next: u64,
-    complete: bool,
+    /// Where all that there was ended.
+    end: u64,
     asked: Instant,
     clock: Clock,
     requests: Vec<(NodeId, BindingKey, u64)>,
@@ -304,17 +330,17 @@ async fn read(
     }
     let wall = (before + doubt / 2).as_nanos() as u64;
     let requests = set.iter().zip(&requests).map(|(r, n)| (r.peer, r.binding, *n)).collect();
-    let (bytes, complete) = (bytes.to_vec(), next == end);
-    Ok(Page { bytes, next, complete, asked, clock: Clock { proxy, wall, doubt }, requests })
+    let bytes = bytes.to_vec();
+    Ok(Page { bytes, next, end, asked, clock: Clock { proxy, wall, doubt }, requests })
 }
 
 /// Gives a page's entries to those who want them.
 async fn hand_on(session: &Session, page: Option<Page>) -> Result<(), RequestError> {
-    let Some(Page { bytes, complete, asked, clock, requests, .. }) = page else { return Ok(()) };
+    let Some(Page { bytes, next, end, asked, clock, requests }) = page else { return Ok(()) };
     let kept: Result<Vec<_>, _> =
         entries(&bytes).map(|e| e.map(|(entry, bytes)| (entry, bytes.to_vec()))).collect();
     let Ok(entries) = kept else { return Err(session.nonsense()) };
-    session.tap.give(Piece { entries, complete, asked, clock, requests }).await;
+    session.tap.give(Piece { entries, next, end, asked, clock, requests }).await;
     Ok(())
 }
 
@@ -346,6 +372,25 @@ mod tests {
             [recorded(1, 1, 9000, 9000), recorded(2, 16, 32, 0)]
         );
         assert_eq!(union(std::iter::empty()), []);
+    }
+
+    #[test]
+    fn what_was_recorded_until_a_time_is_there_although_more_is_behind_it() {
+        let (begin, ms) = (Instant::now(), Duration::from_millis);
+        let clock = Clock { proxy: 0, wall: 0, doubt: Duration::ZERO };
+        let piece = |at, next, end| Piece {
+            entries: Vec::new(),
+            next,
+            end,
+            asked: begin + ms(at),
+            clock,
+            requests: Vec::new(),
+        };
+        let mut upto = Upto::new(begin + ms(10));
+        let pieces = [(5, 100, 100), (9, 150, 400), (10, 200, 500), (11, 400, 700), (12, 500, 900)];
+        let reached = pieces.map(|(at, next, end)| upto.is_reached(&piece(at, next, end)));
+        assert_eq!(reached, [false, false, false, false, true]);
+        assert!(Upto::new(begin).is_reached(&piece(0, 7, 7)), "all that there is");
     }
 
     #[test]

@@ -48,9 +48,14 @@ pub(crate) fn named(args: &Decode) -> (&[String], Option<&Path>) {
 /// The file that the arguments are, if they are one that is not hex.
 fn the_one_file(arguments: &[String]) -> Option<&Path> {
     match arguments {
-        [one] if input::parse_hex(one).is_err() && Path::new(one).is_file() => Some(Path::new(one)),
+        [one] if input::parse_hex(one).is_err() && is_readable(one) => Some(Path::new(one)),
         _ => None,
     }
+}
+
+/// Whether it is a file, or what can be read like one, as a pipe.
+fn is_readable(name: &str) -> bool {
+    Path::new(name).exists() && !Path::new(name).is_dir()
 }
 
 /// Why an argument that is not hex was not read as a file, and what to do.

@@ -25,6 +25,10 @@ const REMEMBERED: usize = 16 * 1024;
 #[derive(Default)]
 pub(crate) struct Joiner {
     partial: HashMap<Key, Partial>,
+    /// Those that were begun, the oldest first; some of them are complete.
+    begun: VecDeque<Key>,
+    /// How many were given up, since so many came after them.
+    given_up: u64,
     complete: Complete,
 }
 
@@ -68,7 +72,7 @@ impl Joiner {
         if self.complete.keys.contains(&key) {
             return Ok(None);
         }
-        let partial = self.partial.entry(key).or_default();
+        let partial = self.begin(key);
         partial.start = Some((start.total.into(), start.parts.into(), start.crc, from));
         partial.pieces.insert(0, start.bytes.to_vec());
         self.complete(key)
@@ -86,23 +90,41 @@ impl Joiner {
         if self.complete.keys.contains(&key) {
             return Ok(None);
         }
-        let partial = self.partial.entry(key).or_default();
+        let partial = self.begin(key);
         partial.pieces.insert(more.offset, more.bytes.to_vec());
         self.complete(key)
     }
 
+    /// What there is of one, and of no more than are remembered: parts that a capture has not come never.
+    fn begin(&mut self, key: Key) -> &mut Partial {
+        if !self.partial.contains_key(&key) {
+            self.begun.push_back(key);
+            if self.begun.len() > REMEMBERED
+                && let Some(oldest) = self.begun.pop_front()
+                && self.partial.remove(&oldest).is_some()
+            {
+                self.given_up += 1;
+                self.complete.remember(oldest);
+            }
+        }
+        self.partial.entry(key).or_default()
+    }
+
     /// What was never completed, for people.
     pub(crate) fn unfinished(&self) -> Vec<String> {
+        let given_up = (self.given_up > 0).then(|| {
+            format!("the capture has not all of {} split TLPs that came earlier", self.given_up)
+        });
         let mut keys: Vec<&Key> = self.partial.keys().collect();
         keys.sort_unstable();
-        keys.into_iter()
-            .map(|(source, destination, _, sequence)| {
-                format!(
-                    "the capture has not all of the split TLP with sequence {sequence} from \
+        let unfinished = keys.into_iter();
+        let unfinished = unfinished.map(|(source, destination, _, sequence)| {
+            format!(
+                "the capture has not all of the split TLP with sequence {sequence} from \
                      node {source} to node {destination}"
-                )
-            })
-            .collect()
+            )
+        });
+        given_up.into_iter().chain(unfinished).collect()
     }
 
     fn complete(&mut self, key: Key) -> Result<Option<Joined>, &'static str> {
@@ -115,6 +137,8 @@ impl Joiner {
         let Some(Partial { start: Some((.., from)), pieces }) = self.partial.remove(&key) else {
             return Ok(None);
         };
+        // Right or not, it came.
+        self.complete.remember(key);
         let mut bytes = Vec::with_capacity(total);
         for (offset, piece) in pieces {
             if usize::from(offset) != bytes.len() {
@@ -128,7 +152,6 @@ impl Joiner {
         if crc::tlp(&bytes) != crc {
             return Err("a split TLP's CRC is wrong in right frames");
         }
-        self.complete.remember(key);
         Ok(Some(Joined { bytes, from }))
     }
 }
@@ -146,5 +169,17 @@ mod tests {
         (0..=last).for_each(|sequence| complete.remember(key(sequence)));
         assert_eq!((complete.keys.len(), complete.in_order.len()), (REMEMBERED, REMEMBERED));
         assert!(complete.keys.contains(&key(last)) && !complete.keys.contains(&key(0)));
+    }
+
+    #[test]
+    fn what_never_ends_is_given_up_after_a_while() {
+        let node = |number| NodeId::new(number).unwrap();
+        let mut joiner = Joiner::default();
+        for sequence in 0..=2 * REMEMBERED as u32 {
+            joiner.begin((node(1), node(2), 5, sequence));
+        }
+        assert_eq!((joiner.partial.len(), joiner.begun.len()), (REMEMBERED, REMEMBERED));
+        let said = joiner.unfinished();
+        assert!(said[0].contains(&format!("{} split TLPs", REMEMBERED + 1)), "{}", said[0]);
     }
 }

@@ -71,8 +71,14 @@ fn latency(field: u16) -> String {
     }
 }
 
-/// Bits 7:0: the value; bits 9:8: tenths, hundredths or thousandths of a watt.
+/// Bits 7:0: the value; bits 9:8: tenths, hundredths or thousandths of a watt. Of whole watts there are
+/// three values for more than 239 (PCIe 5.0 section 7.5.3.9).
 fn power(data: [u8; 4]) -> String {
+    match (data[0], data[1] & 3) {
+        (above @ 0xf0..=0xf2, 0) => return format!("{} W", 250 + 25 * (u16::from(above) - 0xf0)),
+        (0xf3.., 0) => return "of a reserved value".into(),
+        _ => {}
+    }
     let scale = [1.0, 0.1, 0.01, 0.001][usize::from(data[1] & 3)];
     format!("{} W", (f64::from(data[0]) * scale * 1000.0).round() / 1000.0)
 }
@@ -88,5 +94,11 @@ mod tests {
         assert_eq!(latency(0x9801), "of a reserved scale");
         assert_eq!(power([25, 0, 0, 0]), "25 W");
         assert_eq!(power([123, 2, 0, 0]), "1.23 W");
+        assert_eq!(
+            [0xef, 0xf0, 0xf1, 0xf2].map(|w| power([w, 0, 0, 0])),
+            ["239 W", "250 W", "275 W", "300 W"]
+        );
+        assert_eq!(power([0xf3, 0, 0, 0]), "of a reserved value");
+        assert_eq!(power([0xf3, 1, 0, 0]), "24.3 W");
     }
 }
