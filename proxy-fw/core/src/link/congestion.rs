@@ -6,54 +6,60 @@
 use crate::time::Instant;
 
 /// Where the window is never below: two frames, so that one loss can be noticed by the next.
-const MIN_FRAMES: u64 = 2;
+const MIN_FRAMES: u32 = 2;
 /// Where it starts (RFC 6928).
-const INITIAL_FRAMES: u64 = 10;
+const INITIAL_FRAMES: u32 = 10;
 /// Where it never needs to go above: more than any link window holds.
-const MAX_FRAMES: u64 = 1024;
+const MAX_FRAMES: u32 = 1024;
 
 /// The congestion window of one path.
 #[derive(Clone, Debug)]
 pub(super) struct Congestion {
-    frame: u64,
-    window: u64,
-    threshold: u64,
+    frame: u32,
+    window: u32,
+    threshold: u32,
     /// Losses of frames sent before this are of an event that was answered already.
     recovery_start: Instant,
+    /// As that, of round trips that are too long. To answer those may be to do next to nothing: a loss
+    /// beside them is answered all the same.
+    delay_start: Instant,
 }
 
 impl Congestion {
     /// For frames of so many bytes.
     pub(super) fn new(frame: usize) -> Self {
-        let frame = frame as u64;
+        let frame = frame as u32;
         Self {
             frame,
             window: INITIAL_FRAMES * frame,
             threshold: MAX_FRAMES * frame,
             recovery_start: Instant::ZERO,
+            delay_start: Instant::ZERO,
         }
     }
 
     /// The window in bytes.
     pub(super) fn window(&self) -> u64 {
-        self.window
+        self.window.into()
     }
 
     /// Whether another frame may be sent while so many bytes are under way.
     pub(super) fn allows(&self, in_flight: u64) -> bool {
-        in_flight < self.window
+        in_flight < self.window()
     }
 
     /// So many bytes arrived while `in_flight` (with them) were under way.
     pub(super) fn acknowledged(&mut self, bytes: u64, in_flight: u64, delayed: bool) {
         // A window that is not used is not proven.
-        if delayed || in_flight * 2 < self.window {
+        if delayed || in_flight * 2 < self.window() {
             return;
         }
+        // No more arrives at once than the window ever is.
+        let bytes = bytes as u32;
         let growth = if self.window < self.threshold {
             bytes
         } else {
-            (self.frame * bytes / self.window).max(1)
+            (u64::from(self.frame) * u64::from(bytes) / self.window()).max(1) as u32
         };
         self.window = (self.window + growth).min(MAX_FRAMES * self.frame);
     }
@@ -63,20 +69,20 @@ impl Congestion {
         if sent < self.recovery_start {
             return;
         }
-        self.recovery_start = now;
+        (self.recovery_start, self.delay_start) = (now, now);
         self.threshold = (self.window * 7 / 10).max(MIN_FRAMES * self.frame);
         self.window = self.threshold;
     }
 
     /// A frame that was sent at `sent` took `round_trip` nanoseconds, which is longer than `target`.
     pub(super) fn delayed(&mut self, now: Instant, sent: Instant, round_trip: u64, target: u64) {
-        if sent < self.recovery_start || round_trip <= target {
+        if sent < self.delay_start || round_trip <= target {
             return;
         }
-        self.recovery_start = now;
+        self.delay_start = now;
         let (trip, excess) = (u128::from(round_trip), u128::from(round_trip - target));
         // Four fifths of the excess, half of the window at most.
-        let part = (u128::from(self.window) * excess * 4 / (trip * 5)) as u64;
+        let part = (u128::from(self.window) * excess * 4 / (trip * 5)) as u32;
         self.window = (self.window - part.min(self.window / 2)).max(MIN_FRAMES * self.frame);
         self.threshold = self.window;
     }
@@ -108,6 +114,18 @@ mod tests {
         assert!(!window.allows(2000) && window.allows(1999));
         window.acknowledged(5000, 2000, true);
         assert!(!window.allows(2000), "no growth while delayed");
+    }
+
+    #[test]
+    fn a_loss_counts_beside_a_round_trip_that_is_hardly_too_long() {
+        let mut window = Congestion::new(1000);
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        window.delayed(at(10), at(5), 4_000_100, 4_000_000);
+        assert_eq!(window.window(), 10_000);
+        window.congested(at(10), at(5));
+        assert_eq!(window.window(), 7000);
+        window.delayed(at(11), at(6), 8_000_000, 4_000_000);
+        assert_eq!(window.window(), 7000, "the loss was the greater answer");
     }
 
     #[test]

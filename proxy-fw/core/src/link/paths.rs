@@ -36,8 +36,16 @@ impl Link {
         let before = core::mem::replace(&mut self.path_count, count);
         for path in count..before {
             self.lose_path(path);
-            (self.paths[path].timeout_at, self.paths[path].doubt_at) = (None, None);
+            let pause = self.config.min_rto;
+            let entry = &mut self.paths[path];
+            (entry.timeout_at, entry.doubt_at) = (None, None);
+            // It is not lost: if there is such a path again, it is a new one.
+            entry.health =
+                Health::Suspect { since: entry.next_packet, pause, tries: 0, lost: false };
         }
+        let there = PathSet::first(count).0;
+        (self.path_changes, self.paths_to_tell) =
+            (self.path_changes & there, self.paths_to_tell & there);
         if count == 1 {
             self.paths[0].is_alone();
         }
@@ -177,7 +185,10 @@ impl Link {
             (entry.raise, entry.raise_at) = (None, None);
         }
         match entry.health {
-            Health::Suspect { since, .. } if before(packet, since) => return,
+            // What was sent earlier says nothing, nor is anything said of a path that is no more.
+            Health::Suspect { since, .. } if before(packet, since) || path >= self.path_count => {
+                return;
+            }
             Health::Suspect { .. } => {
                 entry.health = Health::Good { asked: false };
                 self.path_changes |= 1 << path;

@@ -65,12 +65,10 @@ pub(super) struct Outbox {
     pub(super) nop: bool,
     /// A timeout lets one frame out on this path whatever the congestion window says.
     pub(super) probe: Option<u8>,
-    /// The place whose turn is next, or goes on.
-    pub(super) cursor: u32,
     /// The places whose turn has begun: there are several where paths carry different ones.
     pub(super) begun: u64,
-    /// As `cursor`, of those with a guaranteed rate.
-    pub(super) guaranteed_cursor: u32,
+    /// How many turns there were.
+    pub(super) turns: u32,
     /// Bindings with a guaranteed rate.
     pub(super) guaranteed: u64,
     /// Bindings that may have a TLP to send and have reached their limit.
@@ -104,9 +102,8 @@ impl Outbox {
             unbinds: Deque::new(),
             nop: false,
             probe: None,
-            cursor: 0,
             begun: 0,
-            guaranteed_cursor: 0,
+            turns: 1,
             guaranteed: 0,
             limited: 0,
         }
@@ -116,11 +113,6 @@ impl Outbox {
     pub(super) fn has_work(&self, reach: u64) -> bool {
         let masks = self.tlps & reach | self.sidebands | self.credits;
         masks != 0 || self.splitting.is_some() || self.nop || !self.unbinds.is_empty()
-    }
-
-    /// The place of a set, which is not empty, that comes first from a cursor on.
-    pub(super) fn first_from(cursor: u32, set: u64) -> usize {
-        ((set.rotate_right(cursor).trailing_zeros() + cursor) % 64) as usize
     }
 }
 

@@ -10,7 +10,7 @@ use super::Link;
 use super::faults::Fault;
 use super::flight::Sent;
 use super::rtt::nanos;
-use super::send::{Outbox, Splitting};
+use super::send::Splitting;
 use super::transmit::split_sizes;
 use crate::control::Share;
 use crate::limits::TLP_BUFFER;
@@ -22,11 +22,11 @@ use tlp_codec::fabric::{MAX_OVERHEAD, SPLIT_HEADER, TLP_OVERHEAD};
 /// Bytes of one turn for each unit of weight. Of long turns nothing comes where few TLPs can wait
 /// for them: who has nothing left in the middle of one does not get its weight. A TLP that is longer
 /// than some turns is paid for with them.
-const QUANTUM: i64 = 512;
+const QUANTUM: i32 = 512;
 
 /// What a binding may owe of its turns at most, in bytes: what it sends by its guaranteed rate counts
 /// for them, and who owes much pays it off turn by turn when the others have nothing.
-const MOST_OWED: i64 = 16 * LEAST_SAVED as i64;
+const MOST_OWED: i32 = 16 * LEAST_SAVED as i32;
 
 /// How long a binding that did not send may save up what its guaranteed rate allows: so long it
 /// holds up all others afterwards.
@@ -89,12 +89,19 @@ impl Bucket {
     }
 }
 
+/// The kinds of turns: those of all, and what is sent by a guaranteed rate.
+const BY_TURN: usize = 0;
+const BY_GUARANTEE: usize = 1;
+
 /// What a binding may send, and has sent.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    weight: i64,
+    weight: i32,
     /// What is left of its turn, in bytes.
-    left: i64,
+    left: i32,
+    /// When it last had its turn, and when it last sent by its guaranteed rate, by the link's count of
+    /// both. Whoever has waited longest is next.
+    had: [u32; 2],
     limit: Bucket,
     guarantee: Bucket,
 }
@@ -102,8 +109,9 @@ pub(super) struct Turn {
 impl Turn {
     pub(super) fn new(share: Share) -> Self {
         Self {
-            weight: if share.weight == 0 { 1 } else { share.weight as i64 },
+            weight: if share.weight == 0 { 1 } else { share.weight as i32 },
             left: 0,
+            had: [0; 2],
             limit: Bucket::new(share.limit, LIMIT_SAVED),
             guarantee: Bucket::new(share.guarantee, GUARANTEE_SAVED),
         }
@@ -113,28 +121,34 @@ impl Turn {
 #[cfg(test)]
 impl Turn {
     /// What is left of it, in bytes.
-    pub(super) fn left(&self) -> i64 {
+    pub(super) fn left(&self) -> i32 {
         self.left
     }
 }
 
 impl Link {
-    /// The place whose TLP is to be sent next, of those in `set` that may have one.
+    /// The place whose TLP is to be sent next, of those in `set` that may have one. Each path asks for
+    /// those that it carries.
     fn whose_turn(&mut self, now: Instant, set: u64) -> Option<usize> {
         let mut guaranteed = self.out.tlps & set & self.out.guaranteed;
         while guaranteed != 0 {
-            let index = Outbox::first_from(self.out.guaranteed_cursor, guaranteed);
+            // Where more is guaranteed than there is, all have some of it.
+            let index = self.waited_longest(guaranteed, BY_GUARANTEE);
             if !self.is_limited(now, index)
                 && self.channels.place(index).turn.guarantee.has_some(now)
             {
-                // Where more is guaranteed than there is, all have some of it.
-                self.out.guaranteed_cursor = (index as u32 + 1) % 64;
                 return Some(index);
             }
             guaranteed &= !(1 << index);
         }
-        while self.out.tlps & set != 0 {
-            let index = Outbox::first_from(self.out.cursor, self.out.tlps & set);
+        loop {
+            let ready = self.out.tlps & set;
+            if ready == 0 {
+                return None;
+            }
+            // Another path's frame may have come between, but not ended the turn.
+            let begun = ready & self.out.begun;
+            let index = self.waited_longest(if begun == 0 { ready } else { begun }, BY_TURN);
             if self.is_limited(now, index) {
                 continue;
             }
@@ -148,7 +162,30 @@ impl Link {
             }
             self.end_turn(index);
         }
-        None
+    }
+
+    /// Of places, the one whose last turn of this kind is longest ago.
+    fn waited_longest(&mut self, mut set: u64, kind: usize) -> usize {
+        let turns = self.out.turns;
+        let (mut longest, mut found) = (0, set.trailing_zeros() as usize);
+        if set & (set - 1) == 0 {
+            return found;
+        }
+        while set != 0 {
+            let index = set.trailing_zeros() as usize;
+            set &= set - 1;
+            let waited = turns.wrapping_sub(self.channels.place(index).turn.had[kind]);
+            if waited > longest {
+                (longest, found) = (waited, index);
+            }
+        }
+        found
+    }
+
+    /// A place has had its turn.
+    fn had_turn(&mut self, index: usize, kind: usize) {
+        self.channels.place(index).turn.had[kind] = self.out.turns;
+        self.out.turns = self.out.turns.wrapping_add(1);
     }
 
     /// Whether a binding has reached its limit. It waits then, whatever its turn.
@@ -172,7 +209,7 @@ impl Link {
     fn end_turn(&mut self, index: usize) {
         if self.out.begun & 1 << index != 0 {
             self.out.begun &= !(1 << index);
-            self.out.cursor = (index as u32 + 1) % 64;
+            self.had_turn(index, BY_TURN);
         }
     }
 
@@ -222,7 +259,7 @@ impl Link {
             outgoing.queue.pop(&mut self.out.slab);
             outgoing.used = outgoing.used.wrapping_add(1);
             let bytes = TLP_OVERHEAD + length;
-            place.turn.left = (place.turn.left - bytes as i64).max(-MOST_OWED);
+            place.turn.left = (place.turn.left - bytes as i32).max(-MOST_OWED);
             place.turn.limit.take(bytes as u64);
             place.turn.guarantee.take(bytes as u64);
             let meta = self.out.slab.meta_mut(buffer);
@@ -231,6 +268,9 @@ impl Link {
                 stamps.sent(stamp, self.flight.next(), self.out.slab.bytes(buffer));
             }
             self.counters.tlps_sent += 1;
+            if self.out.guaranteed & 1 << index != 0 {
+                self.had_turn(index, BY_GUARANTEE);
+            }
             if !split {
                 return Some(Sent::Tlp(buffer));
             }

@@ -431,6 +431,8 @@ fn a_peer_may_get_and_lose_a_path() {
     bursts(&mut pair, key, 20, (400, 540));
     assert!(pair.network.carried[1] > before + 20);
     settle(&mut pair);
+    // To be taken away is not to be lost.
+    assert_eq!([0, 1].map(|end| pair.counter(end, "paths_lost")), [0, 0]);
 }
 
 /// Nothing is asked of a path that is alone: that it works again shows when there are others.

@@ -39,9 +39,21 @@ fn contend(pair: &mut Pair, keys: &[BindingKey], lengths: &[usize], time: Durati
     contend_by(1, pair, keys, lengths, time)
 }
 
-/// As [`contend`], with so many frames each turn.
+/// A frame that leaves by this path, as if all others were full.
+fn frame_by(pair: &mut Pair, path: usize) -> Option<Vec<u8>> {
+    let others = |pair: &mut Pair, full: fn(&mut u64)| {
+        let paths = pair.ends[0].paths.iter_mut().enumerate();
+        paths.filter(|(index, _)| *index != path).for_each(|(_, other)| full(&mut other.in_flight));
+    };
+    others(pair, |under_way| *under_way += 1 << 40);
+    let frame = pair.one_frame(0);
+    others(pair, |under_way| *under_way -= 1 << 40);
+    frame
+}
+
+/// As [`contend`], with a frame by each of so many paths each turn.
 fn contend_by(
-    frames: usize,
+    paths: usize,
     pair: &mut Pair,
     keys: &[BindingKey],
     lengths: &[usize],
@@ -54,7 +66,7 @@ fn contend_by(
             while pair.send(0, *key, Class::Posted, false, length) {}
         }
         let now = pair.now;
-        let frames: Vec<_> = (0..frames).filter_map(|_| pair.one_frame(0)).collect();
+        let frames: Vec<_> = (0..paths).filter_map(|path| frame_by(pair, path)).collect();
         for frame in frames {
             pair.hand_over(1, &frame).unwrap();
         }
@@ -218,6 +230,18 @@ fn where_more_is_guaranteed_than_there_is_all_have_some_of_it() {
     assert!(came.iter().all(|came| *came > RATE / 4), "{came:?}");
 }
 
+/// So that one more is guaranteed than TLPs fit a frame: whoever did not fit is first in the next.
+#[test]
+fn where_more_is_guaranteed_than_fits_a_frame_nobody_starves() {
+    let fit = if cfg!(dxpu_limits = "card") { 2 } else { 3 };
+    let length = FRAME / fit - 200;
+    let shares = std::vec![share(1, 0, RATE); fit + 1];
+    let (mut pair, keys) = bindings(&shares);
+    let came = contend(&mut pair, &keys, &std::vec![length; fit + 1], SECOND);
+    let even = came.iter().sum::<u64>() / (fit as u64 + 1);
+    came.iter().for_each(|came| about(*came, even));
+}
+
 /// What was sent by a guaranteed rate counts for the turns, but not so much that it takes long to
 /// find whose turn it is when the others have nothing.
 #[test]
@@ -226,13 +250,12 @@ fn what_is_owed_of_turns_is_bounded() {
     contend(&mut pair, &keys, &[300, 300], SECOND);
     let channel = pair.ends[0].channel_of(&keys[0]).unwrap();
     let owed = -pair.ends[0].channels.place(channel.index as usize).turn.left();
-    assert!((1..=16 * (TLP_BUFFER + TLP_OVERHEAD) as i64).contains(&owed), "{owed}");
+    assert!((1..=16 * (TLP_BUFFER + TLP_OVERHEAD) as i64).contains(&owed.into()), "{owed}");
 }
 
 /// Two bindings on a path of their own beside a third one on another: frames of both paths leave by
-/// turns, and a turn that the other path's frame interrupts is not granted again.
-#[test]
-fn turns_are_even_beside_another_path() {
+/// turns, and the turns of either are none of the other's. What came of the three.
+fn beside_another_path(length: usize, weight: u8, guarantee: u64) -> [u64; 3] {
     let config = LinkConfig { max_frame: FRAME, paths: 2, ..LinkConfig::default() };
     let mut pair = Pair::up_with(config);
     let keys = [key(1, 1), key(2, 1), key(3, 1)];
@@ -240,14 +263,25 @@ fn turns_are_even_beside_another_path() {
         pair.ends[end].open_channel(*key).unwrap();
     }
     pair.drain_for(Duration::from_millis(50)).unwrap();
-    // Turns of two frames.
-    let weight = (2 * FRAME / 512) as u8;
     for (key, paths) in keys.iter().zip([0b01, 0b01, 0b10]) {
         let channel = pair.ends[0].channel_of(key).unwrap();
-        pair.ends[0].set_share(channel, share(weight, 0, 0));
+        pair.ends[0].set_share(channel, share(weight, 0, guarantee));
         pair.ends[0].set_paths(channel, PathSet(paths));
     }
-    let came = contend_by(2, &mut pair, &keys, &[300; 3], 4000 * TURN);
-    let [first, second, other] = came[..] else { panic!("three bindings") };
-    assert!(second * 4 > first && first * 4 > second && other > 0, "{came:?}");
+    let came = contend_by(2, &mut pair, &keys, &[length; 3], 4000 * TURN);
+    came.try_into().expect("three bindings")
+}
+
+#[test]
+fn turns_are_even_beside_another_path() {
+    // Turns of two frames, of one TLP, of a few of which a frame holds more or fewer.
+    let two_frames = (2 * FRAME / 512) as u8;
+    for (length, weight) in [(300, two_frames), (520, 1), (1032, 1), (520, 17), (300, 5), (248, 16)]
+    {
+        for guarantee in [0, 4 * RATE] {
+            let [first, second, other] = beside_another_path(length, weight, guarantee);
+            about(first, (first + second) / 2);
+            assert!(other > first, "{length} {weight}: {first} {second} {other}");
+        }
+    }
 }
