@@ -387,6 +387,8 @@ mod tests {
         assert_eq!(next, Epoch::new(0, 8).unwrap(), "another manager has lent up to 7");
         // A host that lies does not use up the epochs of a device that is not its own.
         host_table(&mut txn, &before, &host, 1, &[entry(1, Epoch::MAX_COUNTER)]);
+        let functions = [(SlotFunction::ZERO, Epoch::new(255, 1).unwrap())].into_iter().collect();
+        host_table(&mut txn, &before, &host, 1, &[MappingEntry { functions, ..entry(1, 1) }]);
         assert_eq!(
             txn.new_epoch(&address("box1/1".parse().unwrap())).unwrap(),
             next.next().unwrap()
@@ -395,18 +397,32 @@ mod tests {
 
     #[test]
     fn a_device_without_an_epoch_that_is_left_is_not_lent() {
-        let mut txn = Txn::new(Tables::default());
-        let slot = put(&mut txn, "box1/1", 1);
-        let said = InventoryEntry {
-            highest_epoch: Epoch::new(0, Epoch::MAX_COUNTER).unwrap().bits(),
-            serial: 1,
-            ..entry(0, SlotState::Free, 1)
+        let exhausted = || {
+            let mut txn = Txn::new(Tables::default());
+            let slot = put(&mut txn, "box1/1", 1);
+            let said = InventoryEntry {
+                highest_epoch: Epoch::new(0, Epoch::MAX_COUNTER).unwrap().bits(),
+                serial: 1,
+                ..entry(0, SlotState::Free, 1)
+            };
+            let before = Tables::clone(&txn);
+            box_tables(&mut txn, &before, slot.box_name(), 1, &[said], &[], &[]);
+            (txn, slot)
         };
-        let before = Tables::clone(&txn);
-        box_tables(&mut txn, &before, slot.box_name(), 1, &[said], &[], &[]);
-        assert_eq!(txn.slot_status(&slot), SlotStatus::Exhausted);
-        let entered = txn.pool_box(slot.box_name()).unwrap().slot(slot.slot()).unwrap().status;
-        assert_eq!(entered, SlotStatus::Exhausted, "placement goes by this");
+        // Placement goes by what is entered.
+        let both = |txn: &Txn, slot: &SlotAddress| {
+            let entered = txn.pool_box(slot.box_name()).unwrap().slot(slot.slot()).unwrap().status;
+            [entered, txn.slot_status(slot)]
+        };
+        let (mut txn, slot) = exhausted();
+        assert_eq!(both(&txn, &slot), [SlotStatus::Exhausted; 2]);
+        txn.begin_generation(std::path::Path::new("a store"), 0).unwrap();
+        assert_eq!(both(&txn, &slot), [SlotStatus::Free; 2]);
+        // The box was in a pool of a later generation meanwhile.
+        let (mut txn, slot) = exhausted();
+        let address = FunctionAddress { slot: slot.clone(), function: SlotFunction::ZERO };
+        txn.learn_epoch(&address, Epoch::new(1, 7).unwrap());
+        assert_eq!(both(&txn, &slot), [SlotStatus::Free; 2]);
     }
 
     /// The records of an earlier manager do not say by which paths, nor do those of one that was

@@ -206,7 +206,12 @@ async fn one_step(
         }
         (Action::SkipPort, ..) => {
             let how = "it is not connected; what it still has of it is taken out when it is back";
-            record(manager, |txn| progress::withdrawn(txn, binding, how)).await
+            let done = record(manager, |txn| progress::withdrawn(txn, binding, how)).await;
+            // It may be back already, and its table have been read before.
+            if let Some(session) = manager.registry.get(&binding.host) {
+                session.sync.notify_one();
+            }
+            done
         }
         (Action::BindSlot, Some(at_box), Some(at_host)) => {
             let bound = bind_slot(manager, binding, &at_box, &at_host).await;

@@ -120,8 +120,17 @@ impl Txn {
     ///
     /// When a later manager was here and the epochs have no generation left.
     pub fn begin_term(&mut self, path: &Path) -> Result<(), StoreError> {
-        let shown = self.highest_generation();
-        self.with_meta(|meta| meta.begin_term(path, shown))
+        let (shown, before) = (self.highest_generation(), self.meta().generation);
+        self.with_meta(|meta| meta.begin_term(path, shown))?;
+        self.generation_was(before);
+        Ok(())
+    }
+
+    /// Enters anew what may have epochs again, since a generation has begun.
+    fn generation_was(&mut self, before: u8) {
+        if self.meta().generation != before {
+            self.tables.reenter_pool();
+        }
     }
 
     /// Leaves out what may have been given out since a backup was made of which these are the
@@ -131,8 +140,10 @@ impl Txn {
     ///
     /// When the epochs have no generation left.
     pub fn begin_generation(&mut self, path: &Path, shown: u8) -> Result<(), StoreError> {
-        let shown = self.highest_generation().max(shown);
-        self.with_meta(|meta| meta.begin_generation(path, shown))
+        let (shown, before) = (self.highest_generation().max(shown), self.meta().generation);
+        self.with_meta(|meta| meta.begin_generation(path, shown))?;
+        self.generation_was(before);
+        Ok(())
     }
 
     /// Remembers that a proxy obeyed this term, so that the next start begins above it. Terms that
@@ -228,18 +239,22 @@ impl Txn {
         if self.highest_epoch(address).is_none_or(|highest| epoch > highest) {
             let record = Arc::new(EpochRecord { address: address.clone(), highest: epoch });
             self.put(&record);
+            let had = self.next_epoch(address).is_some();
             self.tables.epochs.insert(address.clone(), epoch);
-            if epoch.counter() == Epoch::MAX_COUNTER {
+            if had != self.next_epoch(address).is_some() {
                 self.tables.refresh_slot(&address.slot);
             }
         }
     }
 
     /// As [`learn_epoch`](Self::learn_epoch), what a host says of a function in somebody's box. Of the last
-    /// epochs of a generation only the box is believed: a host that lies could use them up, and nobody
-    /// would have the device any more.
+    /// epochs of a generation, and of generations that none would be begun above, only the box is
+    /// believed: a host that lies could use them up, and nobody would have the device any more.
     pub fn learn_epoch_of_host(&mut self, address: &FunctionAddress, epoch: Epoch) {
-        if epoch.counter() <= Epoch::MAX_COUNTER - LAST_EPOCHS {
+        let (own, generation) = (self.meta().generation, epoch.generation());
+        let is_followed =
+            generation <= own || generation_after(own, generation).is_some_and(|g| g > generation);
+        if is_followed && epoch.counter() <= Epoch::MAX_COUNTER - LAST_EPOCHS {
             self.learn_epoch(address, epoch);
         }
     }

@@ -138,6 +138,11 @@ impl Tables {
         }
     }
 
+    /// Enters everything anew.
+    pub(in crate::records) fn reenter_pool(&mut self) {
+        self.refresh_pool(self.pool.facts.clone());
+    }
+
     /// Has the serial number and the profile of what was in a slot no more, and of what is.
     fn swap_slot(&mut self, node: NodeId, before: &SlotEntry, entry: &SlotEntry) {
         if before.serial != entry.serial {
