@@ -16,6 +16,7 @@ use proxy_daemon::stop::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use session::{HEADER, MAX_RECORD, Session, Taken, kind, record};
 use socket2::{Domain, SockAddr, Socket, Type};
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -113,6 +114,8 @@ struct Client {
     answer: Option<Vec<u8>>,
     /// One byte more than a record has, so that a longer one shows.
     inbox: Box<[u8; MAX_RECORD + 1]>,
+    /// What a hello is answered with, as far as the client has it not.
+    greeting: VecDeque<Vec<u8>>,
     /// A record for the client that the socket had no room for.
     unsent: Option<usize>,
     outbox: Box<[u8; MAX_RECORD]>,
@@ -216,6 +219,7 @@ impl SocketFront {
             given_up: 0,
             answer: None,
             inbox: Box::new([0; MAX_RECORD + 1]),
+            greeting: VecDeque::new(),
             unsent: None,
             outbox: Box::new([0; MAX_RECORD]),
         })
@@ -249,6 +253,13 @@ fn refuse(mut socket: &Socket, why: &str) {
     }
 }
 
+/// Whether a record that could not be sent can be later: the socket has no room, or the kernel no memory.
+fn is_for_later(error: &std::io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    error.kind() == ErrorKind::WouldBlock
+        || matches!(errno, Some(rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM))
+}
+
 impl Client {
     fn turn(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
         let taken = self.take(plane)?;
@@ -262,7 +273,8 @@ impl Client {
     /// Takes records from the client while the role has room.
     fn take(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
         for moved in 0..BATCH {
-            if self.answer.is_some() {
+            // The next record waits for what is to be said to the last one.
+            if self.answer.is_some() || !self.greeting.is_empty() {
                 return Ok(moved > 0);
             }
             let length = match self.held.take() {
@@ -307,9 +319,8 @@ impl Client {
                 }
             }
             Taken::Hello => {
-                for record in Session::greeting(&plane.role) {
-                    self.socket.send(&record).map_err(|_| Gone::Closed)?;
-                }
+                self.greeting.extend(Session::greeting(&plane.role));
+                self.greet()?;
             }
         }
         Ok(true)
@@ -341,7 +352,7 @@ impl Client {
 
     /// Gives TLPs to the client while the socket has room.
     fn give(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
-        if !self.session.is_greeted() {
+        if !self.session.is_greeted() || !self.greet()? {
             return Ok(false);
         }
         for moved in 0..BATCH {
@@ -354,10 +365,22 @@ impl Client {
             };
             match self.socket.send(&self.outbox[..length]) {
                 Ok(_) => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                Err(e) if is_for_later(&e) => {
                     self.unsent = Some(length);
                     return Ok(moved > 0);
                 }
+                Err(_) => return Err(Gone::Closed),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says what is to be said to a hello, as far as the socket has room. Whether that is all.
+    fn greet(&mut self) -> Result<bool, Gone> {
+        while let Some(record) = self.greeting.front() {
+            match self.socket.send(record) {
+                Ok(_) => drop(self.greeting.pop_front()),
+                Err(e) if is_for_later(&e) => return Ok(false),
                 Err(_) => return Err(Gone::Closed),
             }
         }

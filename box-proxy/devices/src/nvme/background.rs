@@ -5,7 +5,7 @@
 //! on, and it is known whether there is one. The lock is never held over a step.
 
 use super::command::MAX_COMMANDS;
-use super::image::SlowOp;
+use super::image::{SlowOp, Zeroing};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -24,7 +24,7 @@ pub(super) enum Step {
     /// Make everything durable that was written.
     Flush,
     /// Zero at most [`STEP_BYTES`].
-    Zero { offset: u64, len: u64, deallocate: bool },
+    Zero { offset: u64, len: u64, how: Zeroing },
 }
 
 /// An operation that was not taken because [`SLOW_OPS`] are there.
@@ -185,14 +185,14 @@ impl Shared {
 
 /// What an operation consists of.
 fn steps(op: &SlowOp) -> impl Iterator<Item = Step> + '_ {
-    let (extents, deallocate, flush) = match op {
-        SlowOp::Flush => (&[][..], false, true),
-        SlowOp::Zero { extents, deallocate, flush } => (&extents[..], *deallocate, *flush),
+    let (extents, how, flush) = match op {
+        SlowOp::Flush => (&[][..], Zeroing::Kept, true),
+        SlowOp::Zero { extents, how, flush } => (&extents[..], *how, *flush),
     };
     let zeros = extents.iter().flat_map(move |extent| {
         (extent.start..extent.end).step_by(STEP_BYTES as usize).map(move |offset| {
             let len = STEP_BYTES.min(extent.end - offset);
-            Step::Zero { offset, len, deallocate }
+            Step::Zero { offset, len, how }
         })
     });
     zeros.chain(flush.then_some(Step::Flush))
@@ -206,7 +206,7 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     fn zero(mb: u64) -> SlowOp {
-        SlowOp::zero(0..mb * MB, true, false)
+        SlowOp::zero(0..mb * MB, Zeroing::Deallocated, false)
     }
 
     /// A thread that tells each step and waits to be let on.
@@ -236,9 +236,12 @@ mod tests {
     #[test]
     fn an_operation_is_its_extents_in_steps_and_then_its_flush() {
         let extents = vec![5 * MB..6 * MB, 100 * MB..133 * MB];
-        let op = SlowOp::Zero { extents, deallocate: true, flush: true };
-        let step =
-            |at: u64, mb: u64| Step::Zero { offset: at * MB, len: mb * MB, deallocate: true };
+        let op = SlowOp::Zero { extents, how: Zeroing::Deallocated, flush: true };
+        let step = |at: u64, mb: u64| Step::Zero {
+            offset: at * MB,
+            len: mb * MB,
+            how: Zeroing::Deallocated,
+        };
         let want = [step(5, 1), step(100, 16), step(116, 16), step(132, 1), Step::Flush];
         assert_eq!(steps(&op).collect::<Vec<_>>(), want);
         assert_eq!(steps(&SlowOp::Flush).collect::<Vec<_>>(), [Step::Flush]);

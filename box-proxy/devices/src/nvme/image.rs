@@ -4,6 +4,7 @@ pub use super::background::{Full, SLOW_OPS};
 
 use super::background::{Background, Step};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,17 +21,29 @@ pub enum SlowOp {
     Zero {
         /// The bytes.
         extents: Vec<Range<u64>>,
-        /// Whether the storage behind them may be given up.
-        deallocate: bool,
+        /// What becomes of the storage behind them.
+        how: Zeroing,
         /// Whether it is to be durable then.
         flush: bool,
     },
 }
 
+/// How bytes become zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeroing {
+    /// Their storage is kept.
+    Kept,
+    /// Their storage may be given up.
+    Deallocated,
+    /// Their storage is given up if it can be; else they stay as they are (NVM Express 1.4 section 6.7: a
+    /// host does not need them any more).
+    Discarded,
+}
+
 impl SlowOp {
     /// Zeros one range of bytes.
-    pub fn zero(extent: Range<u64>, deallocate: bool, flush: bool) -> Self {
-        Self::Zero { extents: std::iter::once(extent).collect(), deallocate, flush }
+    pub fn zero(extent: Range<u64>, how: Zeroing, flush: bool) -> Self {
+        Self::Zero { extents: std::iter::once(extent).collect(), how, flush }
     }
 }
 
@@ -201,7 +214,7 @@ impl FileImage {
             FlockOperation::NonBlockingLockExclusive
         };
         flock(&file, lock).map_err(|error| match error {
-            rustix::io::Errno::WOULDBLOCK => ImageError::InUse(path.into()),
+            Errno::WOULDBLOCK => ImageError::InUse(path.into()),
             error => failed(error.into()),
         })?;
         // Unlike its metadata, the end of a block device is its size.
@@ -218,15 +231,18 @@ impl FileImage {
 fn carry_out(file: &File, step: Step) -> io::Result<()> {
     match step {
         Step::Flush => file.sync_data(),
-        Step::Zero { offset, len, deallocate } => {
-            let how = if deallocate {
-                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE
-            } else {
-                FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE
+        Step::Zero { offset, len, how } => {
+            let flags = match how {
+                Zeroing::Kept => FallocateFlags::ZERO_RANGE,
+                Zeroing::Deallocated | Zeroing::Discarded => FallocateFlags::PUNCH_HOLE,
             };
-            match fallocate(file, how, offset, len) {
-                // Not every file system can; every one can be written to.
-                Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(file, offset, len),
+            match fallocate(file, flags | FallocateFlags::KEEP_SIZE, offset, len) {
+                // Not all storage can, nor any part of its own blocks; all of it can be written to. That
+                // takes as long as it takes, and is not done for what nobody needs to be zeros.
+                Err(Errno::OPNOTSUPP | Errno::INVAL) => match how {
+                    Zeroing::Discarded => Ok(()),
+                    Zeroing::Kept | Zeroing::Deallocated => write_zeros(file, offset, len),
+                },
                 result => result.map_err(io::Error::from),
             }
         }
@@ -302,8 +318,8 @@ mod tests {
         let mut image = FileImage::open(&path, false).unwrap();
         assert_eq!(image.size(), 1 << 16);
         image.write(4096, b"hello").unwrap();
-        for (id, deallocate) in [(1, true), (2, false)] {
-            let op = SlowOp::zero(8192 * id..8192 * (id + 1), deallocate, true);
+        for (id, how) in [(1, Zeroing::Deallocated), (2, Zeroing::Kept)] {
+            let op = SlowOp::zero(8192 * id..8192 * (id + 1), how, true);
             image.start(id, op).unwrap();
             assert!(matches!(wait(&mut image), (i, Ok(())) if i == id));
         }

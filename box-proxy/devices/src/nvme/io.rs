@@ -2,7 +2,7 @@
 
 use super::command::{Commands, Outcome, Plan};
 use super::entry::Sqe;
-use super::image::SlowOp;
+use super::image::{SlowOp, Zeroing};
 use super::status::Status;
 use super::{MDTS, Nvme};
 
@@ -60,7 +60,8 @@ impl Nvme {
     }
 
     /// Carries an NVM command out, with the data that came for it. What was checked before is
-    /// checked again: the namespace may have been formatted since.
+    /// checked again: the namespace may have been formatted since, or a sanitize have begun, behind which
+    /// nothing may be written (NVM Express 1.4 section 8.15).
     pub(super) fn run_io(
         &mut self,
         index: u16,
@@ -68,6 +69,7 @@ impl Nvme {
         planned: usize,
         data: &[u8],
     ) -> Result<Outcome, Status> {
+        self.sanitize.check()?;
         match sqe.opcode() {
             FLUSH => {
                 self.health.other_commands += 1;
@@ -77,8 +79,9 @@ impl Nvme {
             WRITE_ZEROES => {
                 self.health.other_commands += 1;
                 let (offset, len) = self.extent(sqe, None)?;
-                let deallocate = sqe.dword(12) & ZEROES_DEALLOCATE != 0;
-                let op = SlowOp::zero(offset..offset + len, deallocate, self.is_durable(sqe));
+                let deallocates = sqe.dword(12) & ZEROES_DEALLOCATE != 0;
+                let how = if deallocates { Zeroing::Deallocated } else { Zeroing::Kept };
+                let op = SlowOp::zero(offset..offset + len, how, self.is_durable(sqe));
                 self.start_slow(index, &[sqe.nsid()], &op)
             }
             DATASET_MANAGEMENT => self.dataset_management(index, sqe, data),
@@ -172,6 +175,9 @@ impl Nvme {
             return Ok(Outcome::Done(0));
         }
         let namespace = self.namespace(sqe.nsid())?;
+        if namespace.formatting {
+            return Err(Status::FORMAT_IN_PROGRESS);
+        }
         let mut extents = Vec::new();
         for range in data.chunks_exact(RANGE_LEN) {
             let range = Range::new(range);
@@ -182,7 +188,7 @@ impl Nvme {
         if extents.is_empty() {
             return Ok(Outcome::Done(0));
         }
-        let op = SlowOp::Zero { extents, deallocate: true, flush: false };
+        let op = SlowOp::Zero { extents, how: Zeroing::Discarded, flush: false };
         self.start_slow(index, &[sqe.nsid()], &op)
     }
 }

@@ -130,6 +130,11 @@ impl Nvme {
         self.registers.cc = value & 0x00ff_fff1;
         match (before & regs::CC_EN, value & regs::CC_EN) {
             (0, 1) => {
+                // A shutdown that was asked for while it was off is over with that.
+                if self.registers.csts & regs::CSTS_SHST != 0 {
+                    self.reset_controller(port);
+                    self.registers.csts &= !regs::CSTS_SHST;
+                }
                 self.registers.unsettled = Unsettled::Enable;
                 self.settle_soon();
             }

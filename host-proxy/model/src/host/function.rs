@@ -104,6 +104,19 @@ impl<'a, P: TlpPort> HostFunction<'a, P> {
         let (bar, offset) = ((table & 7) as u8, u64::from(table & !7));
         let count = (control & 0x7ff).saturating_add(1).min(wanted).min(32);
         let first = self.vectors(count)?;
+        let enabled = self.write_msix(at, control, (bar, offset), first, count);
+        self.kept(first, count, enabled)?;
+        Ok(Vectors { kind: VectorKind::MsiX, first, count })
+    }
+
+    fn write_msix(
+        &mut self,
+        at: u16,
+        control: u16,
+        (bar, offset): (u8, u64),
+        first: Vector,
+        count: u16,
+    ) -> Result<(), FunctionError> {
         // Function Mask while entries change (PCIe 5.0 section 6.1.4.2).
         self.config_write16(at + 2, control | 3 << 14)?;
         for n in 0..count {
@@ -115,8 +128,7 @@ impl<'a, P: TlpPort> HostFunction<'a, P> {
                 self.bar_write(bar, entry + 4 * word as u64, part)?;
             }
         }
-        self.config_write16(at + 2, control & !(1 << 14) | 1 << 15)?;
-        Ok(Vectors { kind: VectorKind::MsiX, first, count })
+        self.config_write16(at + 2, control & !(1 << 14) | 1 << 15)
     }
 
     fn enable_plain_msi(&mut self, at: u16, wanted: u16) -> Result<Vectors, FunctionError> {
@@ -125,8 +137,17 @@ impl<'a, P: TlpPort> HostFunction<'a, P> {
         // A power of two, not more than wanted.
         let count = 1 << wanted.min(capable).ilog2();
         let first = self.vectors(count)?;
-        enable_msi(&mut self.host.root, self.bdf, at, first, count).map_err(access)?;
+        let enabled = enable_msi(&mut self.host.root, self.bdf, at, first, count).map_err(access);
+        self.kept(first, count, enabled)?;
         Ok(Vectors { kind: VectorKind::Msi, first, count })
+    }
+
+    /// What a device does not take is given back.
+    fn kept<E>(&mut self, first: Vector, count: u16, enabled: Result<(), E>) -> Result<(), E> {
+        if enabled.is_err() {
+            self.host.root.interrupts().release(first, count);
+        }
+        enabled
     }
 
     fn vectors(&mut self, count: u16) -> Result<Vector, FunctionError> {

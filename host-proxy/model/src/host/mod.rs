@@ -21,6 +21,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 use tlp_codec::ids::Bdf;
 
+/// Messages of devices that are looked at in a row, before anything else is.
+const MESSAGES_AT_ONCE: usize = 32;
 /// Events that wait to be polled; the oldest is dropped for a new one, with a warning.
 pub const EVENTS: usize = 1024;
 
@@ -114,7 +116,9 @@ impl<P: TlpPort> ModelHost<P> {
 
     /// What is to be done between two TLPs.
     pub(crate) fn serve_once(&mut self) -> Result<(), PortError> {
-        while let Some(message) = self.root.poll_message() {
+        // A device may send more while these are looked at.
+        for _ in 0..MESSAGES_AT_ONCE {
+            let Some(message) = self.root.poll_message() else { break };
             self.serve_message(message)?;
         }
         self.serve_slots()

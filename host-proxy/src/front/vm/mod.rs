@@ -158,6 +158,7 @@ impl<B: Below> Turner<B> {
         }
         let now = self.below.now();
         self.adapter.handle_timeout(now);
+        self.after_access();
         self.send_silent_away(now);
         self.tell_given_up(now);
         // A machine, and not just someone at the socket.
@@ -289,9 +290,9 @@ impl<B: Below> Turner<B> {
             moved |= passed(turned.pass(now, below), counts);
         }
         moved |= completions.pass(now, below, adapter, requests.held(), counts);
-        // An access that the root port answers itself needs no TLP.
+        // An access that the root port answers itself needs no TLP, and may make it interrupt.
         self.pass_reset_on();
-        self.answer();
+        self.after_access();
         moved
     }
 

@@ -361,3 +361,52 @@ fn a_second_shutdown_flushes_behind_the_first() {
     d.wait_for(|d| (shutdown(d) == regs::CSTS_SHST_COMPLETE).then_some(()));
     assert!(gate.steps.try_recv().is_err(), "one for all that were asked for meanwhile");
 }
+
+/// It was fetched before, and its data comes when its blocks are erased already.
+#[test]
+fn a_write_that_was_under_way_when_a_sanitize_operation_began_writes_nothing() {
+    let (images, gate) = gated();
+    let mut d = Drive::with_queues(images, 1);
+    d.root.answers = Answers::Held;
+    d.root.fill(DATA, 512, 7);
+    let write = d.io_sqe(WRITE, 0, 1, 0, 512, 0);
+    d.post_and_ring(1, write);
+    d.root.answer(0);
+    d.root.pump();
+    let held = std::mem::take(&mut d.root.held);
+    assert!(!held.is_empty(), "data is asked for");
+    d.root.answers = Answers::Split;
+    assert_eq!(d.admin(Sqe::admin(0x84).dword(10, 2)), Ok(0));
+    for _ in 0..4 {
+        gate.steps.recv().unwrap();
+        gate.go.send(()).unwrap();
+    }
+    d.root.held = held;
+    while !d.root.held.is_empty() {
+        d.root.answer(0);
+    }
+    d.root.pump();
+    assert_eq!(d.wait_for(|d| d.take(1)), (0, Status::SANITIZE_IN_PROGRESS));
+    d.wait_for(|d| (sanitize_status(d).1 == 1).then_some(()));
+    let read = d.io_sqe(READ, 0, 1, 0, 512, 0);
+    assert_eq!(d.io(1, read), Ok(0));
+    assert!(d.root.memory[DATA..DATA + 512].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_controller_that_was_shut_down_while_it_was_off_can_be_enabled() {
+    let (images, gate) = gated();
+    let mut d = Drive::on(Config::default(), images);
+    let cc = d.root.read32(d.bar + regs::CC);
+    d.root.write32(d.bar + regs::CC, cc & !1 | 1 << 14);
+    gate.steps.recv().unwrap();
+    assert_eq!(d.csts() & regs::CSTS_SHST, regs::CSTS_SHST_OCCURRING);
+    d.ask_to_enable();
+    gate.go.send(()).unwrap();
+    d.wait_for(|d| d.is_ready().then_some(()));
+    for _ in 0..10 {
+        d.let_pass();
+    }
+    assert_eq!(d.csts(), regs::CSTS_RDY);
+    d.make_queues(1);
+}
