@@ -89,12 +89,14 @@ async fn work(manager: Arc<Manager>, id: BindingId, signal: Arc<Notify>) -> Bind
             return id;
         };
         // One that comes and goes, whatever the reason, uses up an epoch each time.
-        if binding.phase == Phase::Reserved && made.is_none_or(|made| made < binding.port_epoch()) {
-            if made.replace(binding.port_epoch()).is_some() {
-                sleep_unless_other(&manager, &binding, &signal, remakes.next(Instant::now(), 1))
-                    .await;
-                continue;
-            }
+        let is_anew = made.is_none_or(|made| made < binding.port_epoch());
+        if binding.phase == Phase::Reserved
+            && is_anew
+            && made.replace(binding.port_epoch()).is_some()
+        {
+            let wait = remakes.next(Instant::now(), 1);
+            sleep_unless_other(&manager, &binding, &signal, wait).await;
+            continue;
         }
         match step(&manager, &binding).await {
             Step::Went => {}

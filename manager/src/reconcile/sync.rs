@@ -154,10 +154,10 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took
     erase_orphans(manager, name, &diff.stray).await;
     for stray in diff.stray {
         // The host first: it must not use what the box is about to reset.
-        if let Some(host) = stray.host.and_then(|node| host_session(manager, node)) {
-            if let Ok(Took::Out) = sync_host(manager, &host).await {
-                host.sync.notify_one();
-            }
+        if let Some(host) = stray.host.and_then(|node| host_session(manager, node))
+            && let Ok(Took::Out) = sync_host(manager, &host).await
+        {
+            host.sync.notify_one();
         }
         let bound = manager.settings.unbind_bound;
         match session.request(Request::UnbindSlot(stray.key), bound).await {
