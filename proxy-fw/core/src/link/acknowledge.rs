@@ -1,6 +1,7 @@
 //! What the peer received: acknowledgements taken in, losses found, timeouts.
 
 use super::flight::Fate;
+use super::path::Raise;
 use super::sequence::before;
 use super::types::{LinkState, Violation};
 use super::{Fault, Link};
@@ -63,6 +64,10 @@ impl Link {
     /// news.
     fn acknowledge(&mut self, sequence: u32) -> u8 {
         let Some(entry) = self.flight.acknowledge(sequence) else { return 0 };
+        if entry.tries == 1 {
+            // It was in no other packet.
+            self.paths[entry.path as usize].arrived(entry.packet, self.peer_limits.frame);
+        }
         if entry.fate == Fate::Flying {
             let path = &mut self.paths[entry.path as usize];
             let (bytes, in_flight) = (u64::from(entry.bytes), path.in_flight);
@@ -103,7 +108,9 @@ impl Link {
                 if frame.replace(entry.packet) != Some(entry.packet) {
                     self.paths[path].losses = self.paths[path].losses.saturating_add(1);
                 }
-                self.paths[path].congestion.congested(now, entry.last_sent);
+                if self.paths[path].raise != Raise::Tried(entry.packet) {
+                    self.paths[path].congestion.congested(now, entry.last_sent);
+                }
             }
         }
     }

@@ -92,9 +92,20 @@ pub(super) struct Path {
     pub(super) probe: Option<usize>,
     /// Largest frame that is sent on it, in bytes.
     pub(super) frame: usize,
-    /// When it is tried whether larger frames pass again, and the packet that tries it.
+    /// When it is tried whether larger frames pass again, and how that stands.
     pub(super) raise_at: Option<Instant>,
-    pub(super) raise: Option<u32>,
+    pub(super) raise: Raise,
+}
+
+/// Whether frames pass again that are larger than a path's are now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Raise {
+    /// Nothing tries it.
+    Idle,
+    /// The next frame with new records may be as large as the peer takes.
+    Wanted,
+    /// This packet is so large.
+    Tried(u32),
 }
 
 impl Path {
@@ -140,13 +151,21 @@ impl Path {
             probe: None,
             frame: config.max_frame,
             raise_at: None,
-            raise: None,
+            raise: Raise::Idle,
         }
     }
 
     /// Whether what is sent on it arrives, as far as is known.
     pub(super) fn is_good(&self) -> bool {
         matches!(self.health, Health::Good { .. })
+    }
+
+    /// A packet of this number arrived. If it was one that tried it, `largest` frames pass again.
+    pub(super) fn arrived(&mut self, packet: u32, largest: usize) {
+        if self.raise == Raise::Tried(packet) {
+            self.frame = largest;
+            (self.raise, self.raise_at) = (Raise::Idle, None);
+        }
     }
 
     /// Numbers a frame that leaves now.

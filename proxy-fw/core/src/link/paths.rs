@@ -9,7 +9,7 @@
 //! preferred until it answers.
 
 use super::faults::Fault;
-use super::path::{Health, Path};
+use super::path::{Health, Path, Raise};
 use super::sequence::before;
 use super::types::{LinkState, Transmit};
 use super::{Link, path_id};
@@ -180,10 +180,7 @@ impl Link {
     pub(super) fn path_heard(&mut self, now: Instant, path: usize, packet: u32) {
         let entry = &mut self.paths[path];
         entry.backoff = 0;
-        if entry.raise == Some(packet) {
-            entry.frame = self.peer_limits.frame;
-            (entry.raise, entry.raise_at) = (None, None);
-        }
+        entry.arrived(packet, self.peer_limits.frame);
         match entry.health {
             // What was sent earlier says nothing, nor is anything said of a path that is no more.
             Health::Suspect { since, .. } if before(packet, since) || path >= self.path_count => {
@@ -284,8 +281,14 @@ impl Link {
             let entry = &mut self.paths[path];
             if entry.raise_at.is_some_and(|at| at <= now) {
                 entry.raise_at = Some(now + LINK_RAISE);
-                // One that asks for a sign of life and has not left yet goes first, ...
-                entry.probe.get_or_insert(wanted);
+                // Behind a probe comes more if there is a load: another packet is named then. So it
+                // is records that try, unless there are too few for such a frame.
+                if entry.in_flight > 0 && entry.raise != Raise::Wanted {
+                    entry.raise = Raise::Wanted;
+                } else {
+                    // One that asks for a sign of life and has not left yet goes first, ...
+                    entry.probe.get_or_insert(wanted);
+                }
             }
             // ... and takes this one's place: what may be too large says nothing of whether the path is
             // there.
@@ -364,7 +367,7 @@ impl Link {
         writer.pad(length);
         let entry = &mut self.paths[path];
         if length > entry.frame {
-            entry.raise = Some(header.packet);
+            entry.raise = Raise::Tried(header.packet);
         }
         entry.depart(now);
         self.counters.probes_sent += 1;

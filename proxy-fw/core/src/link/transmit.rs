@@ -1,6 +1,7 @@
 //! Frames: which records are next, and what they say.
 
 use super::flight::{Entry, Fate, Sent};
+use super::path::{Path, Raise};
 use super::send::Splitting;
 use super::slab::BufferId;
 use super::types::{ChannelId, Transmit};
@@ -73,8 +74,12 @@ impl Link {
         // What was lost so often in large frames may be too large for the path by now. Timeouts do not
         // tell as long as small frames come through.
         let tries = resend.map_or(0, |sequence| self.flight.entry(sequence).tries);
-        let frame = self.paths[path].frame;
-        let size = if tries >= STUBBORN { frame.min(SAFE_FRAME) } else { frame };
+        let Path { frame, raise, .. } = self.paths[path];
+        let size = match (resend, raise) {
+            (None, Raise::Wanted) => self.peer_limits.frame,
+            _ if tries >= STUBBORN => frame.min(SAFE_FRAME),
+            _ => frame,
+        };
         let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;
         let mut end = header.sequence;
         if resend.is_some() {
@@ -88,7 +93,11 @@ impl Link {
             return None;
         }
         self.departed(now, path, records);
-        Some(Transmit { path: header.path, len: writer.finish() })
+        let len = writer.finish();
+        if len > frame {
+            self.paths[path].raise = Raise::Tried(header.packet);
+        }
+        Some(Transmit { path: header.path, len })
     }
 
     /// The header of a data frame that leaves now.

@@ -133,15 +133,19 @@ pub(crate) fn ends_with_errors(said: &[Message]) -> Result<()> {
     Ok(())
 }
 
-/// Has a guest read and write the second half of a drive of 64 MB until it fails, and waits until it
-/// is at it.
+/// MiB of a drive that are written and checked where somebody else may have been at work before: at
+/// a request a time, emulated, more takes minutes.
+pub(crate) const VERIFIED: u64 = 8;
+
+/// Has a guest read and write the second half of [`VERIFIED`] until it fails, and waits until it is at
+/// it.
 pub(crate) fn works_until_it_fails(guest: &mut Guest, drive: &str) -> Result<Running> {
     let name = drive.trim_start_matches("/dev/");
     let written = format!("awk '/{name} /{{print $8}}' /proc/diskstats");
     let before: u64 = guest.ok(&written)?.trim().parse()?;
     let job = guest.spawn(&format!(
-        "fio --name=x --filename={drive} --allow_file_create=0 --rw=randrw --bs=4k --offset=32M \
-         --size=16M --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600"
+        "fio --name=x --filename={drive} --allow_file_create=0 --rw=randrw --bs=4k --offset=4M \
+         --size=4M --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600"
     ))?;
     guest.until(&format!("test $({written}) -gt {}", before + 500), TALK_BOUND)?;
     Ok(job)

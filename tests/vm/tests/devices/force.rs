@@ -1,7 +1,9 @@
 //! A device that is taken by force in the middle of its work and lent again at once: to another guest,
 //! and to the same one, which has not yet noticed that it is gone.
 
-use crate::bench::{Bench, LONG, NVME, Wanted, has_failed, was_never_late, works_until_it_fails};
+use crate::bench::{
+    Bench, LONG, NVME, VERIFIED, Wanted, has_failed, was_never_late, works_until_it_fails,
+};
 use anyhow::{Context, Result};
 use vm::{Guest, Kernel, TALK_BOUND, Verify};
 
@@ -11,14 +13,15 @@ fn changes_hands(bench: &mut Bench, to: &str) -> Result<()> {
     bench.fabric.allocate(to, "box-a/1").map(drop)
 }
 
-/// The drive holds what is written on most of it, and nothing that anybody else would write; its name.
+/// The drive holds what is written where others were at work, and nothing that they would write; its
+/// name.
 fn works_alone(guest: &mut Guest) -> Result<String> {
     // While somebody has one open that went, the next has another number.
     let find = "ls /sys/block | grep -m 1 '^nvme.*n1$'";
     guest.until(&format!("n=$({find}) && dd if=/dev/$n of=/dev/null bs=4k count=1"), TALK_BOUND)?;
     let drive = format!("/dev/{}", guest.ok(find)?.trim());
     for depth in [1, 16] {
-        let job = Verify::mixed(&drive, 48, depth);
+        let job = Verify::mixed(&drive, VERIFIED, depth);
         job.check(&guest.sh(job.command(), LONG)?).context("somebody else wrote there")?;
     }
     Ok(drive)

@@ -1,7 +1,9 @@
 //! Devices that go: because the manager asked, because the guest let go by itself, and because the
 //! box died in the middle of something.
 
-use crate::bench::{Bench, LONG, NVME, Wanted, ends_with_errors, has_failed, works_until_it_fails};
+use crate::bench::{
+    Bench, LONG, NVME, VERIFIED, Wanted, ends_with_errors, has_failed, works_until_it_fails,
+};
 use anyhow::{Context, Result, ensure};
 use vm::{Guest, Kernel, TALK_BOUND, Verify, items};
 
@@ -124,7 +126,7 @@ fn goes_by_surprise(kernel: Kernel) -> Result<()> {
         );
         guest.ok(&check).context("what the first guest wrote is not there")?;
         // Also where the first guest was writing.
-        let job = Verify::mixed(BLOCK, 48, 16);
+        let job = Verify::mixed(BLOCK, VERIFIED, 16);
         job.check(&guest.sh(job.command(), LONG)?).context("somebody else wrote there")?;
         bench.fabric.release("box-a/1")?;
         is_gone(&mut bench.guests[1], &next)?;

@@ -3,7 +3,7 @@
 use super::network::Trouble;
 use super::pair::*;
 use crate::control::PathSet;
-use crate::limits::LINK_RAISE;
+use crate::limits::{LINK_RAISE, SAFE_FRAME};
 use crate::link::*;
 use core::time::Duration;
 use std::vec::Vec;
@@ -387,6 +387,44 @@ fn frames_shrink_to_what_a_path_carries_and_grow_again() {
         }
         pair.drain_for(LINK_RAISE * 2).unwrap();
         assert!(pair.ends[0].paths().iter().all(|path| path.frame == MAX_FRAME));
+    }
+}
+
+/// The acknowledgement of a probe names another packet if more came with it.
+#[test]
+fn frames_grow_again_beside_a_load_and_a_path_that_stays_small_costs_little() {
+    /// Nothing is sent but when the paths are tried next, which is while something is under way.
+    fn tried_under_load(pair: &mut Pair, key: BindingKey) {
+        let at = pair.ends[0].paths().iter().filter_map(|path| path.raise_at).max();
+        let early = MS + Duration::from_micros(30);
+        pair.drain_for(at.unwrap().saturating_since(pair.now) - early).unwrap();
+        bursts(pair, key, 20, (100, 540));
+    }
+    for count in [1, 2] {
+        let (mut pair, key) = Pair::bound_with(paths(count));
+        let are_all = |pair: &Pair, frame| pair.ends[0].paths().iter().all(|p| p.frame == frame);
+        traffic(&mut pair, key, 20);
+        (0..count).for_each(|path| pair.network.routes[path].mtu = 1500);
+        bursts(&mut pair, key, 20, (400, 540));
+        settle(&mut pair);
+        assert!(are_all(&pair, SAFE_FRAME));
+        let before = ["timeouts", "records_retransmitted"].map(|name| pair.counter(0, name));
+        for _ in 0..3 {
+            tried_under_load(&mut pair, key);
+        }
+        let after = ["timeouts", "records_retransmitted"].map(|name| pair.counter(0, name));
+        assert_eq!(before[0], after[0], "timeouts");
+        let again = after[1] - before[1];
+        assert!((16..=64 * count as u64).contains(&again), "{again} records were sent again");
+        assert!(are_all(&pair, SAFE_FRAME));
+        (0..count).for_each(|path| pair.network.routes[path].mtu = MAX_FRAME);
+        (0..3).for_each(|_| {
+            if !are_all(&pair, MAX_FRAME) {
+                tried_under_load(&mut pair, key);
+            }
+        });
+        assert!(are_all(&pair, MAX_FRAME));
+        settle(&mut pair);
     }
 }
 
