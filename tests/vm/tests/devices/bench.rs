@@ -143,9 +143,10 @@ pub(crate) fn works_until_it_fails(guest: &mut Guest, drive: &str) -> Result<Run
     let name = drive.trim_start_matches("/dev/");
     let written = format!("awk '/{name} /{{print $8}}' /proc/diskstats");
     let before: u64 = guest.ok(&written)?.trim().parse()?;
+    let half = VERIFIED / 2;
     let job = guest.spawn(&format!(
-        "fio --name=x --filename={drive} --allow_file_create=0 --rw=randrw --bs=4k --offset=4M \
-         --size=4M --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600"
+        "fio --name=x --filename={drive} --allow_file_create=0 --rw=randrw --bs=4k \
+         --offset={half}M --size={half}M --iodepth=16 --ioengine=libaio --direct=1 --time_based --runtime=600"
     ))?;
     guest.until(&format!("test $({written}) -gt {}", before + 500), TALK_BOUND)?;
     Ok(job)

@@ -408,11 +408,13 @@ fn frames_grow_again_beside_a_load_and_a_path_that_stays_small_costs_little() {
         bursts(&mut pair, key, 20, (400, 540));
         settle(&mut pair);
         assert!(are_all(&pair, SAFE_FRAME));
-        let before = ["timeouts", "records_retransmitted"].map(|name| pair.counter(0, name));
+        let counted =
+            |pair: &Pair| ["timeouts", "records_retransmitted"].map(|name| pair.counter(0, name));
+        let before = counted(&pair);
         for _ in 0..3 {
             tried_under_load(&mut pair, key);
         }
-        let after = ["timeouts", "records_retransmitted"].map(|name| pair.counter(0, name));
+        let after = counted(&pair);
         assert_eq!(before[0], after[0], "timeouts");
         let again = after[1] - before[1];
         assert!((16..=64 * count as u64).contains(&again), "{again} records were sent again");
