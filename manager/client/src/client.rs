@@ -115,6 +115,10 @@ impl Patience {
     }
 }
 
+/// Bytes of a connection's buffers, which are cleared for each connection: what comes and goes is
+/// mostly short.
+const BUFFER: usize = 16 << 10;
+
 /// How long a manager may take to answer: longer than any answer that it is asked to wait with.
 const ANSWER_BOUND: Duration = Duration::from_secs(60);
 
@@ -143,6 +147,8 @@ impl Client {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
+            .input_buffer_size(BUFFER)
+            .output_buffer_size(BUFFER)
             // A manager is reached directly.
             .proxy(None)
             .build()

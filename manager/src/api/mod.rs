@@ -138,9 +138,9 @@ pub fn description() -> utoipa::openapi::OpenApi {
 
 /// The whole API.
 pub fn router(manager: App) -> Router {
-    let (router, description) = documented().split_for_parts();
+    let (router, _) = documented().split_for_parts();
     router
-        .route("/v1/openapi.json", get(|| async move { axum::Json(description) }))
+        .route("/v1/openapi.json", get(|| async { axum::Json(description()) }))
         .fallback(|uri: axum::http::Uri| async move {
             Problem::new(ProblemCode::NoSuchPath, format!("there is nothing at {}", uri.path()))
         })

@@ -3,6 +3,7 @@
 //! `./dx` is the door to this for people: it first sees to Rust and the system's packages.
 
 mod bare_metal;
+mod beside;
 mod card;
 mod checks;
 mod conformance;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use beside::{Share, beside};
 use report::Report;
 
 /// The project's checks, and what runs the demo and the benchmarks.
@@ -176,24 +178,36 @@ fn main() -> ExitCode {
         Command::Ci => {
             report.step("source layout", checks::fmt);
             report.step("dependency direction", dependencies::check);
-            report.step("clippy", checks::clippy);
-            report.step("documentation", checks::docs);
-            report.step("bare-metal riscv32imac", bare_metal::build);
             report.step("card firmware", firmware::build);
             report.step("card's stack", stack::check);
             report.step("register map", regs::check);
             report.step("flash algorithms", flash_algorithm::check);
             report.step("CUDA hook table", cuda_hooks::check);
             report.step("CUDA programs", cuda_clients::install);
-            tests(&mut report, &[], false)
+            report.step("build of the tests", || tests_run::build(&[]))
+                // First what needs no lock of cargo's for long: the tests are to have begun then.
+                && beside(
+                    &mut report,
+                    Share::Rest,
+                    vec![
+                        ("simulator: seeds", simulator::seeds),
+                        ("instruction counts", || counts::run(false)),
+                        ("bare-metal riscv32imac", bare_metal::build),
+                        ("clippy", checks::clippy),
+                        ("documentation", checks::docs),
+                    ],
+                    |report| report.step("tests", || tests_run::run(&[], false)),
+                )
                 && report.step("independent judge", judges::run)
                 && report.step("REST API", rest::run)
                 && report.step("Debian package", || debian::make(false))
-                && with_the_kit_beside(&mut report, |report| {
-                    report.step("instruction counts", || counts::run(false))
-                        && report.step("fuzzer, a short run", fuzz::smoke)
-                })
-                && report.step("simulator: seeds", simulator::seeds)
+                // The conformance kit mostly waits for time to pass.
+                && beside(
+                    &mut report,
+                    Share::Even,
+                    vec![("conformance kit", conformance::run)],
+                    |report| report.step("fuzzer, a short run", fuzz::smoke),
+                )
                 && report.step("limits of a card", || simulator::card_limits(false))
                 && report.step("simulator: planted mistakes", simulator::canaries)
         }
@@ -243,14 +257,6 @@ fn main() -> ExitCode {
         Command::VmTests { filter } => tests(&mut report, &vm_tests(filter), true),
     };
     report.finish()
-}
-
-/// Steps that compute while the conformance kit runs, which mostly waits for time to pass.
-fn with_the_kit_beside(report: &mut Report, steps: impl FnOnce(&mut Report) -> bool) -> bool {
-    let kit = std::thread::spawn(conformance::run);
-    let others = steps(report);
-    let ended = || kit.join().expect("running the kit does not panic");
-    report.step("conformance kit", ended) && others
 }
 
 fn tests(report: &mut Report, arguments: &[String], long: bool) -> bool {

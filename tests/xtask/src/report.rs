@@ -48,6 +48,27 @@ struct Step {
     took: Duration,
 }
 
+/// What came of a step.
+pub(crate) struct Ended {
+    name: &'static str,
+    result: anyhow::Result<Done>,
+    took: Duration,
+}
+
+impl Ended {
+    /// Runs a step, and says at once if it failed or could not be done.
+    pub(crate) fn of(name: &'static str, run: impl FnOnce() -> anyhow::Result<Done>) -> Self {
+        let start = Instant::now();
+        let result = run();
+        match &result {
+            Err(error) => println!("error: {name}: {error:#}"),
+            Ok(Done { skipped: Some(reason), .. }) => println!("SKIPPED: {name}: {reason}"),
+            Ok(_) => {}
+        }
+        Self { name, result, took: start.elapsed() }
+    }
+}
+
 /// The steps so far.
 pub(crate) struct Report {
     steps: Vec<Step>,
@@ -68,12 +89,13 @@ impl Report {
         run: impl FnOnce() -> anyhow::Result<Done>,
     ) -> bool {
         println!("\n== {name}");
-        let start = Instant::now();
-        let (outcome, detail) = match run() {
-            Err(error) => {
-                println!("error: {error:#}");
-                (Outcome::Failed(format!("{error:#}")), String::new())
-            }
+        self.add(Ended::of(name, run))
+    }
+
+    /// Takes down what came of a step, and says whether it did not fail.
+    pub(crate) fn add(&mut self, Ended { name, result, took }: Ended) -> bool {
+        let (outcome, detail) = match result {
+            Err(error) => (Outcome::Failed(format!("{error:#}")), String::new()),
             Ok(Done { detail, tests, skipped }) => {
                 let failed = tests.failed;
                 self.tests.passed += tests.passed;
@@ -81,17 +103,14 @@ impl Report {
                 self.tests.skipped.extend(tests.skipped);
                 let outcome = match skipped {
                     _ if failed > 0 => Outcome::Failed(format!("{failed} failed")),
-                    Some(reason) => {
-                        println!("SKIPPED: {reason}");
-                        Outcome::Skipped(reason)
-                    }
+                    Some(reason) => Outcome::Skipped(reason),
                     None => Outcome::Passed,
                 };
                 (outcome, detail)
             }
         };
         let went_on = !matches!(outcome, Outcome::Failed(_));
-        self.steps.push(Step { name, outcome, detail, took: start.elapsed() });
+        self.steps.push(Step { name, outcome, detail, took });
         went_on
     }
 

@@ -32,6 +32,14 @@ pub struct Manager {
     settings: String,
 }
 
+/// Bytes of a connection's buffers, which are cleared for each request.
+const BUFFER: usize = 16 << 10;
+
+fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+    config.input_buffer_size(BUFFER).output_buffer_size(BUFFER).build().into()
+}
+
 impl Manager {
     pub fn start() -> Self {
         Self::with_timing(&[])
@@ -171,8 +179,7 @@ impl Manager {
         headers: &[(&str, &str)],
         body: Option<&str>,
     ) -> (u16, String) {
-        let agent: ureq::Agent =
-            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+        let agent = agent();
         let mut request =
             ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.api));
         if body.is_some() && !headers.iter().any(|(name, _)| *name == "content-type") {
@@ -191,8 +198,7 @@ impl Manager {
 
     /// Posts a file: status and body.
     pub fn post_file(&self, path: &str, bytes: &[u8]) -> (u16, Value) {
-        let agent: ureq::Agent =
-            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+        let agent = agent();
         let request = agent.post(format!("http://{}{path}", self.api));
         let mut response = request.send(bytes).unwrap();
         let body = response.body_mut().read_to_vec().unwrap();

@@ -8,7 +8,7 @@ use pcap_file::pcapng::blocks::Block;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tlp_codec::fabric::{Frame, Record};
@@ -320,23 +320,28 @@ fn frames_have_the_stages_of_each_of_their_records() {
         let (path, _) = desk.record_traffic(&format!("{from}.pcapng"), &["--seen-from", from]);
         let (_, packets, _) = read(&path);
         let (mut all, mut whole, mut between) = (0, 0, Vec::new());
+        let mut seen = HashSet::new();
         for packet in &packets {
             let frame = Frame::new_checked(&packet.data[42..]).expect("a right frame");
             let host_sends = packet.sent == (from == "host");
             let numbered = (frame.header().sequence..).zip(frame.records());
-            let wanted: Vec<String> = numbered
-                .filter_map(|(at, record)| said(at, &record.expect("a right record"), host_sends))
+            let wanted: Vec<(u32, String)> = numbered
+                .filter_map(|(at, record)| {
+                    Some((at, said(at, &record.expect("a right record"), host_sends)?))
+                })
                 .collect();
             let comments = &packet.comments;
             assert_eq!(comments.len(), wanted.len(), "{wanted:?}, {comments:?}");
-            for (comment, wanted) in comments.iter().zip(&wanted) {
+            for (comment, (at, wanted)) in comments.iter().zip(&wanted) {
                 assert!(comment.starts_with(wanted), "{wanted}, but {comment}");
                 let words = words(comment);
                 let (sent, got) = stages(&words, host_sends);
                 all += 1;
                 whole += u32::from(sent.iter().chain(&got).all(Option::is_some));
-                // The frame's own time is that at which it came or was begun, by the same clock.
-                if let (false, Some(received)) = (packet.sent, got[0]) {
+                // The frame's own time is that at which it came or was begun, by the same clock. A
+                // record that is sent again came with the first of its frames.
+                let first = seen.insert((host_sends, *at));
+                if let (false, true, Some(received)) = (packet.sent, first, got[0]) {
                     between.push(packet.date.wrapping_sub(received));
                 }
             }

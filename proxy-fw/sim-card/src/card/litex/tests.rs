@@ -29,7 +29,7 @@ fn address(path: &str) -> u32 {
 fn in_flash(program: &[u32]) -> Vec<u8> {
     let mut program: Vec<u8> = program.iter().flat_map(|word| word.to_le_bytes()).collect();
     program.resize(program.len().max(32), 0);
-    let front = [program.len() as u32, !crc(!0, 0xedb8_8320, &program)];
+    let front = [program.len() as u32, crc32fast::hash(&program)];
     [&front.map(u32::to_le_bytes).concat(), &program[..]].concat()
 }
 
