@@ -11,10 +11,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How long one question waits for the end of the recording.
 const TURN_MS: u32 = 500;
-/// Exit status after a second Ctrl-C: 128 and the number of SIGINT, as shells have it.
+/// Exit status where Ctrl-C ends this program: 128 and the number of SIGINT, as shells have it.
 const INTERRUPTED: i32 = 130;
 
 /// Says in what format a file of this name is, unless it was said.
@@ -28,6 +29,7 @@ pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<()
     // What cannot be written is known before anything is recorded, and what is there stays until
     // there is something to put in its place.
     let file = Target::open(&record.out).map_err(|e| not_written(&record.out, &e))?;
+    let interrupt = Interrupt::heed(&file);
     let body = RecordBody {
         binding: record.binding,
         format: format_of(&record),
@@ -37,14 +39,15 @@ pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<()
         snap: record.snap,
     };
     let view = client.post("/v1/recordings", &body, None)?;
-    finish(client, out, view, file)
+    finish(client, out, view, file, &interrupt)
 }
 
 /// Fetches one that was started before.
 pub(super) fn fetch(client: &Client, out: &Output, which: &Fetch) -> Result<(), Failure> {
     let file = Target::open(&which.out).map_err(|e| not_written(&which.out, &e))?;
+    let interrupt = Interrupt::heed(&file);
     let view = client.get(&format!("/v1/recordings/{}", which.recording))?;
-    finish(client, out, view, file)
+    finish(client, out, view, file, &interrupt)
 }
 
 /// Where a recording goes: a file beside the one that was named, which takes its name when it is
@@ -92,14 +95,15 @@ fn finish(
     out: &Output,
     mut view: RecordingView,
     file: Target<'_>,
+    interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let (id, path) = (view.id, file.named);
+    interrupt.runs.store(true, Ordering::Relaxed);
     if out.form == super::Form::Table && view.ended.is_none() {
         super::complain!("dxpu-manager: {id} runs; Ctrl-C ends it now");
     }
-    let interrupted = interrupted();
     while view.ended.is_none() {
-        view = if interrupted.load(Ordering::Relaxed) {
+        view = if interrupt.wanted.load(Ordering::Relaxed) {
             // To stop it twice is to stop it once.
             client.post_patiently(&format!("/v1/recordings/{id}/stop"), &serde_json::json!({}))?
         } else {
@@ -124,23 +128,45 @@ fn not_written(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Argument(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// Set when the user wants an end. A second Ctrl-C ends this program, whatever the manager does.
-fn interrupted() -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = flag.clone();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        // Without it, Ctrl-C ends this program, and the recording ends at its time.
-        if let Ok(runtime) = runtime
-            && runtime.block_on(tokio::signal::ctrl_c()).is_ok()
-        {
-            set.store(true, Ordering::Relaxed);
-            if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-                std::process::exit(INTERRUPTED);
-            }
+/// What Ctrl-C does: where a recording runs, the first ends it; else it ends this program, whatever the
+/// manager does.
+#[derive(Debug, Default)]
+struct Interrupt {
+    /// There is a recording that can be ended.
+    runs: AtomicBool,
+    /// It is to end.
+    wanted: AtomicBool,
+}
+
+impl Interrupt {
+    /// Heeds it from now on.
+    fn heed(file: &Target<'_>) -> Arc<Self> {
+        let (interrupt, partial) = (Arc::new(Self::default()), file.partial.clone());
+        let its = interrupt.clone();
+        let (heeds, heeded) = std::sync::mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            // Without it, Ctrl-C ends this program, and the recording ends at its time.
+            let Ok(runtime) = runtime else { return };
+            runtime.block_on(async {
+                let Ok(mut signals) = signal(SignalKind::interrupt()) else { return };
+                drop(heeds);
+                while signals.recv().await.is_some() {
+                    its.came(partial.as_deref());
+                }
+            });
+        });
+        // Nothing comes: the other end goes when it is heeded, or cannot be.
+        let _ = heeded.recv();
+        interrupt
+    }
+
+    fn came(&self, partial: Option<&Path>) {
+        if self.wanted.swap(true, Ordering::Relaxed) || !self.runs.load(Ordering::Relaxed) {
+            partial.into_iter().for_each(|partial| drop(std::fs::remove_file(partial)));
+            std::process::exit(INTERRUPTED);
         }
-    });
-    flag
+    }
 }
 
 fn done(view: &RecordingView, path: &Path) -> String {

@@ -1,9 +1,12 @@
 //! Recordings and looks where a proxy has no recorder, as a card may have none.
 
-use crate::common::Manager;
 use crate::common::fake::{Fake, Script, boxed, host};
+use crate::common::{Manager, eventually};
 use proxy_core::control::{ControlError, Request};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 /// A host and a box, of which those named have no recorder, and a binding.
 fn pool(manager: &Manager, cards: &[&str]) -> (Fake, Fake) {
@@ -154,4 +157,27 @@ fn a_recording_ends_when_the_end_that_is_not_recorded_goes() {
     let (reason, detail) = (&view["ended"]["reason"], view["ended"]["detail"].as_str().unwrap());
     assert_eq!(reason, "proxy-gone", "{view}");
     assert!(detail.contains("box1"), "{view}");
+}
+
+#[test]
+fn one_that_is_ended_before_it_runs_leaves_no_file() {
+    // Nobody answers: the kernel takes the connection.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", silent.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let begin = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
+        command.args(["--server", &server]).args(words).args(["--out", "frames.pcapng"]);
+        command.current_dir(folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    for words in [&["record", "bind-1", "--for", "1m"][..], &["fetch", "rec-1"]] {
+        let mut child = begin(words);
+        let _asked = silent.accept().unwrap();
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "what is to be written to");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let status = eventually("the end of the command", || child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(130), "{words:?}");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{words:?}");
+    }
 }
