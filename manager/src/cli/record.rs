@@ -29,7 +29,6 @@ pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<()
     // What cannot be written is known before anything is recorded, and what is there stays until
     // there is something to put in its place.
     let file = Target::open(&record.out).map_err(|e| not_written(&record.out, &e))?;
-    let interrupt = Interrupt::heed(&file);
     let body = RecordBody {
         binding: record.binding,
         format: format_of(&record),
@@ -39,15 +38,14 @@ pub(super) fn record(client: &Client, out: &Output, record: Record) -> Result<()
         snap: record.snap,
     };
     let view = client.post("/v1/recordings", &body, None)?;
-    finish(client, out, view, file, &interrupt)
+    finish(client, out, view, file)
 }
 
 /// Fetches one that was started before.
 pub(super) fn fetch(client: &Client, out: &Output, which: &Fetch) -> Result<(), Failure> {
     let file = Target::open(&which.out).map_err(|e| not_written(&which.out, &e))?;
-    let interrupt = Interrupt::heed(&file);
     let view = client.get(&format!("/v1/recordings/{}", which.recording))?;
-    finish(client, out, view, file, &interrupt)
+    finish(client, out, view, file)
 }
 
 /// Where a recording goes: a file beside the one that was named, which takes its name when it is
@@ -57,19 +55,22 @@ struct Target<'a> {
     named: &'a Path,
     /// Removed unless it takes the name.
     partial: Option<PathBuf>,
+    interrupt: Arc<Interrupt>,
 }
 
 impl<'a> Target<'a> {
+    /// Opens it, and heeds Ctrl-C from before there is a file.
     fn open(named: &'a Path) -> std::io::Result<Self> {
         if named.exists() && !named.is_file() {
             let file = std::fs::OpenOptions::new().write(true).open(named)?;
-            return Ok(Self { file, named, partial: None });
+            return Ok(Self { file, named, partial: None, interrupt: Interrupt::heed(None) });
         }
         let mut name = named.as_os_str().to_owned();
         name.push(format!(".{}.partial", std::process::id()));
         let partial = PathBuf::from(name);
+        let interrupt = Interrupt::heed(Some(partial.clone()));
         let file = std::fs::File::create_new(&partial)?;
-        Ok(Self { file, named, partial: Some(partial) })
+        Ok(Self { file, named, partial: Some(partial), interrupt })
     }
 
     fn write(mut self, bytes: &[u8]) -> std::io::Result<()> {
@@ -95,21 +96,21 @@ fn finish(
     out: &Output,
     mut view: RecordingView,
     file: Target<'_>,
-    interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let (id, path) = (view.id, file.named);
-    interrupt.runs.store(true, Ordering::Relaxed);
+    file.interrupt.runs.store(view.ended.is_none(), Ordering::Relaxed);
     if out.form == super::Form::Table && view.ended.is_none() {
         super::complain!("dxpu-manager: {id} runs; Ctrl-C ends it now");
     }
     while view.ended.is_none() {
-        view = if interrupt.wanted.load(Ordering::Relaxed) {
+        view = if file.interrupt.wanted.load(Ordering::Relaxed) {
             // To stop it twice is to stop it once.
             client.post_patiently(&format!("/v1/recordings/{id}/stop"), &serde_json::json!({}))?
         } else {
             client.get_patiently(&format!("/v1/recordings/{id}?wait_ms={TURN_MS}"))?
         };
     }
+    file.interrupt.runs.store(false, Ordering::Relaxed);
     let bytes = client.bytes_patiently(&format!("/v1/recordings/{id}/file"))?;
     file.write(&bytes).map_err(|error| {
         let why = not_written(path, &error);
@@ -139,9 +140,9 @@ struct Interrupt {
 }
 
 impl Interrupt {
-    /// Heeds it from now on.
-    fn heed(file: &Target<'_>) -> Arc<Self> {
-        let (interrupt, partial) = (Arc::new(Self::default()), file.partial.clone());
+    /// Heeds it from now on. This program does not end without removing that file.
+    fn heed(partial: Option<PathBuf>) -> Arc<Self> {
+        let interrupt = Arc::new(Self::default());
         let its = interrupt.clone();
         let (heeds, heeded) = std::sync::mpsc::channel::<()>();
         std::thread::spawn(move || {

@@ -4,7 +4,7 @@
 
 use std::thread::{self, JoinHandle};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::report::{Done, Ended, Report};
 
@@ -21,7 +21,8 @@ pub(crate) enum Share {
     Rest,
 }
 
-/// Runs some steps, and others beside them. Says whether none of any failed.
+/// Runs some steps, and others beside them, and waits for all. Says what the steps do: nothing needs
+/// the others.
 pub(crate) fn beside(
     report: &mut Report,
     share: Share,
@@ -39,22 +40,25 @@ pub(crate) fn beside(
         others.into_iter().map(run).collect()
     });
     let went_on = steps(report);
-    let ended = others.join().expect("a step does not panic");
-    // All are taken down, also behind one that failed.
-    ended.into_iter().fold(went_on, |all, ended| report.add(ended) && all)
+    let failed = |_| vec![Ended::of("steps beside others", || bail!("one panicked; see above"))];
+    for ended in others.join().unwrap_or_else(failed) {
+        report.add(ended);
+    }
+    went_on
 }
 
 /// This thread, and what it starts, run only where a processor has nothing else to do (sched(7),
-/// SCHED_IDLE). Where that cannot be had they run as everything does.
-fn take_the_rest() {
+/// SCHED_IDLE). Says whether that can be had; else they run as everything does.
+fn take_the_rest() -> bool {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the call reads the parameter, which outlives it; 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) };
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) == 0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::ExitCode;
 
     /// The scheduling policy of a program that this thread starts.
     fn policy() -> String {
@@ -65,28 +69,33 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_on_the_rest_does_so_with_all_that_it_starts_and_nothing_else_does() {
-        let mut report = Report::new();
-        let rest = || {
-            assert_eq!(policy(), libc::SCHED_IDLE.to_string());
-            Ok(Done::default())
-        };
-        let even = || {
-            assert_ne!(policy(), libc::SCHED_IDLE.to_string());
-            Ok(Done::default())
-        };
-        assert!(beside(&mut report, Share::Rest, vec![("a", rest)], |_| even().is_ok()));
-        assert!(beside(&mut report, Share::Even, vec![("b", even)], |_| true));
+    fn what_takes_the_rest_does_so_with_all_that_it_starts() {
+        let mine = policy();
+        let its = thread::spawn(|| take_the_rest().then(policy)).join().unwrap();
+        match its {
+            Some(its) => assert_eq!(its, libc::SCHED_IDLE.to_string()),
+            None => println!("SKIPPED: the kernel refuses SCHED_IDLE"),
+        }
+        assert_eq!(policy(), mine);
     }
 
+    /// What the steps beside others said is in the report, and what follows goes by the others.
     #[test]
-    fn all_that_failed_is_heard_of() {
-        let failing = || anyhow::bail!("it does");
+    fn all_that_failed_is_heard_of_and_keeps_nothing_from_running() {
+        let failing = || bail!("it does");
         let passing = || Ok(Done::default());
-        let mut report = Report::new();
-        let steps = || vec![("fails", failing as fn() -> Result<Done>), ("passes", passing)];
-        assert!(!beside(&mut report, Share::Even, steps(), |_| true));
-        assert!(!beside(&mut report, Share::Even, vec![("passes", passing)], |_| false));
-        assert!(beside(&mut report, Share::Even, vec![("passes", passing)], |_| true));
+        let panicking = || panic!("it does");
+        let cases: [(Step, bool, ExitCode); 4] = [
+            (("passes", passing), true, ExitCode::SUCCESS),
+            (("passes", passing), false, ExitCode::SUCCESS),
+            (("fails", failing), true, ExitCode::FAILURE),
+            (("panics", panicking), true, ExitCode::FAILURE),
+        ];
+        for (step, others, code) in cases {
+            let mut report = Report::new();
+            let steps = vec![step, ("passes", passing)];
+            assert_eq!(beside(&mut report, Share::Even, steps, |_| others), others);
+            assert_eq!(report.finish(), code);
+        }
     }
 }

@@ -191,7 +191,6 @@ fn main() -> ExitCode {
                     Share::Rest,
                     vec![
                         ("simulator: seeds", simulator::seeds),
-                        ("instruction counts", || counts::run(false)),
                         ("bare-metal riscv32imac", bare_metal::build),
                         ("clippy", checks::clippy),
                         ("documentation", checks::docs),
@@ -206,7 +205,10 @@ fn main() -> ExitCode {
                     &mut report,
                     Share::Even,
                     vec![("conformance kit", conformance::run)],
-                    |report| report.step("fuzzer, a short run", fuzz::smoke),
+                    |report| {
+                        report.step("instruction counts", || counts::run(false))
+                            && report.step("fuzzer, a short run", fuzz::smoke)
+                    },
                 )
                 && report.step("limits of a card", || simulator::card_limits(false))
                 && report.step("simulator: planted mistakes", simulator::canaries)

@@ -34,6 +34,7 @@ pub(super) const EXIT_CODES: &str = "Exit codes:
   8  the store cannot be used (locked, damaged, unreadable, full), or `store check` found damage
   9  an address cannot be listened on
   10 the operating system did not enable a device in time, and nothing of the allocation stays lent
+  130 ended by Ctrl-C
 
 Start with `dxpu-manager serve`, let proxies dial in (their configuration names the control
 address), look at `dxpu-manager list`, then `dxpu-manager allocate --host NAME`.";
