@@ -12,9 +12,6 @@ use std::time::Duration;
 /// What a manager may take to answer beyond the time for which it looks.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of a connection's buffers, which are cleared for each request.
-const BUFFER: usize = 16 << 10;
-
 /// Looks again and again, or once.
 ///
 /// # Errors
@@ -25,8 +22,6 @@ pub(crate) fn run(args: &Live, out: &mut impl Write, err: &mut dyn Write) -> any
         .http_status_as_error(false)
         .timeout_connect(Some(Duration::from_secs(5)))
         .timeout_recv_response(Some(args.interval + PATIENCE))
-        .input_buffer_size(BUFFER)
-        .output_buffer_size(BUFFER)
         // A manager is reached directly.
         .proxy(None)
         .build()

@@ -308,15 +308,6 @@ fn set_cause(registers: &mut Registers, cause: u32, count: u32) {
     found.next().expect("the map has it").1 = count << 8 | cause;
 }
 
-/// A reflected CRC of 32 bits, from a register's value on.
-fn crc(before: u32, polynomial: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(before, |register, byte| {
-        (0..8).fold(register ^ u32::from(*byte), |register, _| {
-            register >> 1 ^ if register & 1 == 1 { polynomial } else { 0 }
-        })
-    })
-}
-
 impl Bus for Litex {
     fn read(&mut self, at: u32, width: Width) -> Result<u32, AccessFault> {
         if let Some(bytes) = self.reachable(at, width.bytes()) {

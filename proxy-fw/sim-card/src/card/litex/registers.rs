@@ -138,7 +138,26 @@ impl Litex {
         let source = *self.register("crc.source");
         let bytes =
             self.memory(source, start.length().into()).expect("a range is in memory").to_vec();
-        *self.register("crc.result") = !super::crc(!before, polynomial, &bytes);
+        *self.register("crc.result") = !crc(!before, polynomial, &bytes);
         self.crcs.push((start.algorithm(), bytes));
+    }
+}
+
+/// A reflected CRC of 32 bits, from a register's value on.
+fn crc(before: u32, polynomial: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(before, |register, byte| {
+        (0..8).fold(register ^ u32::from(*byte), |register, _| {
+            register >> 1 ^ if register & 1 == 1 { polynomial } else { 0 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_engines_crcs_have_their_check_values() {
+        for (polynomial, check) in [(0xedb8_8320, 0xcbf4_3926), (0x82f6_3b78, 0xe306_9283)] {
+            assert_eq!(!super::crc(!0, polynomial, b"123456789"), check);
+        }
     }
 }
