@@ -163,9 +163,14 @@ impl Path {
     /// A packet of this number arrived. If it was one that tried it, `largest` frames pass again.
     pub(super) fn arrived(&mut self, packet: u32, largest: usize) {
         if self.raise == Raise::Tried(packet) {
-            self.frame = largest;
-            (self.raise, self.raise_at) = (Raise::Idle, None);
+            self.passes(largest);
         }
+    }
+
+    /// Frames up to this size pass, as far as is known: no larger ones have to be tried.
+    pub(super) fn passes(&mut self, largest: usize) {
+        self.frame = largest;
+        (self.raise, self.raise_at) = (Raise::Idle, None);
     }
 
     /// Numbers a frame that leaves now.

@@ -55,7 +55,7 @@ impl Link {
                 self.paths[0].probe_at = Some(now);
             }
             for path in before..count {
-                self.paths[path].frame = self.peer_limits.frame;
+                self.paths[path].passes(self.peer_limits.frame);
                 self.suspect(now, path, false);
             }
         }
@@ -91,7 +91,7 @@ impl Link {
     /// The link is up: the path that the proof came by works, the others are tried at once.
     pub(super) fn begin_paths(&mut self, now: Instant, proven: usize) {
         for path in 0..self.path_count {
-            self.paths[path].frame = self.peer_limits.frame;
+            self.paths[path].passes(self.peer_limits.frame);
             if path == proven {
                 self.paths[path].health = Health::Good { asked: false };
                 self.probe_later(now, path);

@@ -430,6 +430,26 @@ fn frames_grow_again_beside_a_load_and_a_path_that_stays_small_costs_little() {
     }
 }
 
+/// Its peer loses a path that carries only small frames and gets another one in its place.
+#[test]
+fn a_path_that_is_new_carries_large_frames_and_is_not_tried_with_them() {
+    let (mut pair, key) = two();
+    pair.network.routes[1].mtu = 1500;
+    bursts(&mut pair, key, 20, (400, 540));
+    settle(&mut pair);
+    assert!(pair.ends[0].paths()[1].raise_at.is_some());
+    pair.network.routes[1].mtu = MAX_FRAME;
+    for count in [1, 2] {
+        let now = pair.now;
+        pair.ends.iter_mut().for_each(|end| end.set_peer_paths(now, count));
+    }
+    let path = &pair.ends[0].paths()[1];
+    assert_eq!((path.frame, path.raise_at), (MAX_FRAME, None));
+    bursts(&mut pair, key, 20, (400, 540));
+    settle(&mut pair);
+    assert_eq!(pair.ends[0].paths()[1].raise_at, None);
+}
+
 /// Small frames come through all the time, so that no timeout tells that large ones do not.
 #[test]
 fn what_a_path_carries_no_more_goes_in_small_frames_beside_a_trickle() {
