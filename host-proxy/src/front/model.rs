@@ -109,8 +109,7 @@ impl ModelFront {
             if let Some(Job { command, reply }) = self.server.try_next() {
                 debug!(?command, "command");
                 let line = exec::run(&mut host, &command, &reply);
-                // Nobody may be waiting any more.
-                let _ = reply.send(line);
+                reply.end(line);
             }
             match host.service(Instant::now() + LOOK) {
                 Ok(()) => {}

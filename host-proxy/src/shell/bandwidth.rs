@@ -2,11 +2,11 @@
 
 use super::CountingPort;
 use super::exec::{Outcome, about};
-use super::protocol::{Line, Way};
+use super::protocol::Way;
+use super::server::Reply;
 use host_model::ModelHost;
 use host_model::accelerator::{BandwidthReport, BandwidthTest, Direction};
 use serde_json::{Value, json};
-use std::sync::mpsc::Sender;
 use tlp_codec::ids::Bdf;
 
 /// Bytes that a round trip without load is measured with.
@@ -51,15 +51,13 @@ pub(super) fn bandwidth(
     host: &mut ModelHost<impl CountingPort>,
     devices: &[Bdf],
     wish: &Wish,
-    reply: &Sender<Line>,
+    reply: &Reply,
 ) -> Outcome {
     let mut test = |devices: &[Bdf], direction, bytes, tags| {
         let test = BandwidthTest { direction, bytes, tags, request: wish.request };
         host.accelerators_bandwidth(devices, &test).map_err(|(bdf, e)| about(bdf, &e))
     };
-    let said = |done| {
-        let _ = reply.send(Line::Progress { done, total: PARTS });
-    };
+    let said = |done| reply.progress(done, PARTS);
     let mut measure = |direction, done| {
         let bytes = match wish.bytes {
             Some(bytes) => bytes,

@@ -3,6 +3,7 @@
 use super::CountingPort;
 use super::bandwidth::{Wish, bandwidth};
 use super::protocol::{Command, Line, MAX_READS};
+use super::server::Reply;
 use host_model::operations::OperationError;
 use host_model::topology::BarKind;
 use host_model::{ModelHost, StreamOptions, StreamReport};
@@ -11,7 +12,6 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tlp_codec::ids::{Bdf, Bus, Device, Function};
 
@@ -19,22 +19,14 @@ use tlp_codec::ids::{Bdf, Bus, Device, Function};
 pub(super) type Outcome = Result<(String, Value), String>;
 
 /// Carries out a command; progress goes to `reply`, the last line comes back.
-pub fn run(
-    host: &mut ModelHost<impl CountingPort>,
-    command: &Command,
-    reply: &Sender<Line>,
-) -> Line {
+pub fn run(host: &mut ModelHost<impl CountingPort>, command: &Command, reply: &Reply) -> Line {
     match carry_out(host, command, reply) {
         Ok((text, value)) => Line::Result { text, value },
         Err(error) => Line::Error(error),
     }
 }
 
-fn carry_out(
-    host: &mut ModelHost<impl CountingPort>,
-    command: &Command,
-    reply: &Sender<Line>,
-) -> Outcome {
+fn carry_out(host: &mut ModelHost<impl CountingPort>, command: &Command, reply: &Reply) -> Outcome {
     match command {
         Command::Lspci => {
             let tree = host.tree();
@@ -209,7 +201,7 @@ fn nvme_write(
     bdf: Bdf,
     path: &Path,
     depth: u16,
-    reply: &Sender<Line>,
+    reply: &Reply,
 ) -> Outcome {
     let name = path.display();
     let file = open(File::options().read(true), path)?;
@@ -220,7 +212,7 @@ fn nvme_write(
     let bytes = data.len();
     check_fits(host, bdf, bytes)?;
     let mut progress = |p: nvme_driver::Progress| {
-        let _ = reply.send(Line::Progress { done: p.done, total: bytes });
+        reply.progress(p.done, bytes);
     };
     let mut source = BufReader::with_capacity(1 << 20, file);
     let report = host
@@ -235,7 +227,7 @@ fn nvme_read(
     path: &Path,
     bytes: u64,
     options: StreamOptions,
-    reply: &Sender<Line>,
+    reply: &Reply,
 ) -> Outcome {
     check_fits(host, bdf, bytes)?;
     let name = path.display();
@@ -244,7 +236,7 @@ fn nvme_read(
         return Err(format!("{name} is a named pipe, whose reader the host would wait for"));
     }
     let mut progress = |p: nvme_driver::Progress| {
-        let _ = reply.send(Line::Progress { done: p.done, total: bytes });
+        reply.progress(p.done, bytes);
     };
     let mut sink = BufWriter::with_capacity(1 << 20, file);
     let report = host

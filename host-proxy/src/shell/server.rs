@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tracing::{debug, warn};
 use vfio_user_server::limits::ACCEPT_PAUSE;
 
@@ -19,6 +19,9 @@ pub const MAX_CONNECTIONS: usize = 32;
 /// Commands that wait for their turn; a further one waits in its connection.
 const WAITING: usize = 8;
 
+/// Lines of a command's progress that wait for their client; a further one is left out.
+const PROGRESS: usize = 16;
+
 /// Longest command in bytes; a longer one is refused.
 const MAX_COMMAND: u64 = 64 * 1024;
 
@@ -27,7 +30,33 @@ pub struct Job {
     /// What to do.
     pub command: Command,
     /// Where to say what comes of it.
-    pub reply: Sender<Line>,
+    pub reply: Reply,
+}
+
+/// Where a command's lines go. Nothing here waits for a client, which may have stopped reading.
+pub struct Reply {
+    progress: SyncSender<Line>,
+    last: SyncSender<Line>,
+}
+
+impl Reply {
+    /// A reply, and the lines that come of it, the last one at the end.
+    fn new() -> (Self, impl Iterator<Item = Line>) {
+        let (progress, said) = sync_channel(PROGRESS);
+        let (last, end) = sync_channel(1);
+        (Self { progress, last }, said.into_iter().chain(end))
+    }
+
+    /// Says how far the command has got. A client that is behind by `PROGRESS` of these
+    /// misses this one: a later one tells more.
+    pub fn progress(&self, done: u64, total: u64) {
+        let _ = self.progress.try_send(Line::Progress { done, total });
+    }
+
+    /// Says the last line, for which there is room. Nobody may be waiting for it any more.
+    pub fn end(self, line: Line) {
+        let _ = self.last.try_send(line);
+    }
 }
 
 /// The listening end.
@@ -130,7 +159,7 @@ fn serve(stream: &UnixStream, jobs: &SyncSender<Job>) -> std::io::Result<()> {
                 continue;
             }
         };
-        let (reply, lines) = channel();
+        let (reply, lines) = Reply::new();
         if jobs.send(Job { command, reply }).is_err() {
             return Ok(());
         }
@@ -226,9 +255,29 @@ mod tests {
         client.writer.write_all(b"{\"command\":\"lspci\"}\n").unwrap();
         let job = server.jobs.recv_timeout(Duration::from_secs(60)).unwrap();
         assert_eq!(job.command, Command::Lspci);
-        job.reply.send(Line::Progress { done: 1, total: 2 }).unwrap();
-        drop(job);
+        job.reply.progress(1, 2);
+        job.reply.end(Line::Error("no".into()));
         assert!(matches!(client.answer(), Some(Line::Progress { done: 1, total: 2 })));
+        assert_eq!(reason(client.answer()), "no");
+    }
+
+    #[test]
+    fn a_client_that_is_behind_misses_progress_and_not_the_last_line() {
+        let (reply, lines) = Reply::new();
+        (0..1000).for_each(|done| reply.progress(done, 1000));
+        reply.end(Line::Error("no".into()));
+        let lines: Vec<Line> = lines.collect();
+        assert_eq!(lines.len(), PROGRESS + 1);
+        assert!(matches!(lines[0], Line::Progress { done: 0, .. }));
+        assert!(matches!(&lines[PROGRESS], Line::Error(reason) if reason == "no"));
+    }
+
+    #[test]
+    fn a_client_that_went_away_does_not_stop_its_command() {
+        let (reply, lines) = Reply::new();
+        drop(lines);
+        reply.progress(1, 2);
+        reply.end(Line::Error("no".into()));
     }
 
     #[test]
