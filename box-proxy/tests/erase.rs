@@ -2,7 +2,7 @@
 //! against controllers that misbehave. Time jumps from timer to timer.
 
 use device_models::accelerator::{self, Accelerator};
-use device_models::nvme::image::{Full, Image, MemoryImage, SlowOp};
+use device_models::nvme::image::{Ended, Full, Image, ImageOp, MemoryImage};
 use device_models::nvme::{BlockSize, Config, Nvme};
 use device_models::{Classes, Device, ResetKind};
 use proptest::prelude::*;
@@ -60,20 +60,20 @@ impl Image for Shared {
         false
     }
 
-    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.image.lock().unwrap().read(offset, buf)
+    fn read_now(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
+        self.image.lock().unwrap().read_now(offset, buf)
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.image.lock().unwrap().write(offset, data)
+    fn write_now(&mut self, offset: u64, data: &[u8]) -> io::Result<bool> {
+        self.image.lock().unwrap().write_now(offset, data)
     }
 
-    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full> {
-        let op = if self.fails { SlowOp::Flush } else { op };
+    fn start(&mut self, id: u64, op: ImageOp) -> Result<(), Full> {
+        let op = if self.fails { ImageOp::Flush } else { op };
         self.image.lock().unwrap().start(id, op)
     }
 
-    fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
+    fn finished(&mut self) -> Option<Ended> {
         if !self.ends || self.holds.load(Ordering::Relaxed) {
             return None;
         }

@@ -4,7 +4,7 @@ use super::Nvme;
 use super::command::{Outcome, Plan, State};
 use super::entry::Sqe;
 use super::events::REQUESTS;
-use super::image::{SlowOp, Zeroing};
+use super::image::{ImageOp, Zeroing};
 use super::namespace::LBA_SHIFTS;
 use super::status::Status;
 use super::{MDTS, identify, logs};
@@ -122,7 +122,7 @@ impl Nvme {
         for (started, &nsid) in chosen.iter().enumerate() {
             let namespace = self.namespace(nsid)?;
             // Whoever was told that it is erased may lend it to somebody else, and power may fail then.
-            let op = SlowOp::zero(0..namespace.image.size(), Zeroing::Deallocated, true);
+            let op = ImageOp::zero(0..namespace.image.size(), Zeroing::Deallocated, true);
             match self.start_slow(index, &[nsid], &op) {
                 Ok(_) => self.namespace(nsid)?.formatting = true,
                 Err(status) if started == 0 => return Err(status),

@@ -1,24 +1,41 @@
-//! A thread for what can take long, whose work can be taken back.
+//! Threads for what may wait for storage, whose work can be taken back.
 //!
-//! Work is done in steps. Before each one the thread asks, under the same lock under which work is
-//! taken back, whether it is still wanted: so that after that at most the one step under way goes
-//! on, and it is known whether there is one. The lock is never held over a step.
+//! Some read and write blocks, each as it comes; one does what takes long, in the order in which it
+//! was started and in steps. Before each step it asks, under the same lock under which work is taken
+//! back, whether it is still wanted: so that after that at most the one step under way goes on, and it is
+//! known whether there is one. A read or write is one step. The lock is never held over a step.
 
 use super::command::MAX_COMMANDS;
-use super::image::{SlowOp, Zeroing};
+use super::image::{Ended, ImageOp, Zeroing};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
-/// Slow operations that an image has at a time: one of each command that the controller works on,
-/// the flush of a shutdown, and one given up that is still under way. Further ones are refused.
-pub const SLOW_OPS: usize = MAX_COMMANDS + 2;
+/// Operations that an image has at a time: one of each command that the controller works on, the
+/// flush of a shutdown, and a sanitize operation. Further ones are refused. What was given up is not
+/// counted: of that, only what is under way is still there.
+pub const MAX_OPS: usize = MAX_COMMANDS + 2;
+
+/// Reads and writes that are under way at a time.
+const TRANSFERS: usize = 4;
 
 /// Most bytes that one step zeros. What is given up goes on for that long at most.
 pub(super) const STEP_BYTES: u64 = 16 << 20;
 
-/// What the thread does at a time.
+/// What is behind an image; several threads use it at a time.
+pub(super) trait Storage: Send + Sync + 'static {
+    /// Reads `buf.len()` bytes from `offset`.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes at `offset`.
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Does a step of what takes long.
+    fn step(&self, step: Step) -> io::Result<()>;
+}
+
+/// What the thread for what takes long does at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Make everything durable that was written.
@@ -27,9 +44,9 @@ pub(super) enum Step {
     Zero { offset: u64, len: u64, how: Zeroing },
 }
 
-/// An operation that was not taken because [`SLOW_OPS`] are there.
+/// An operation that was not taken because [`MAX_OPS`] are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an image has {SLOW_OPS} operations and takes no more until one ends")]
+#[error("an image has {MAX_OPS} operations and takes no more until one ends")]
 pub struct Full;
 
 /// Whether what runs is to go on.
@@ -42,91 +59,118 @@ enum Fate {
     Abandoned,
 }
 
+/// What was started. Each has a number of its own, in the order in which they were.
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    id: u64,
+    op: ImageOp,
+}
+
 #[derive(Debug)]
 struct Running {
+    number: u64,
     id: u64,
     fate: Fate,
+    /// Whether it is a write.
+    transfers: bool,
     /// Whether the step under way changes what blocks read as.
     writing: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<(u64, SlowOp)>,
-    running: Option<Running>,
-    ended: VecDeque<(u64, io::Result<()>)>,
+    started: u64,
+    transfers: VecDeque<Waiting>,
+    slow: VecDeque<Waiting>,
+    running: Vec<Running>,
+    ended: VecDeque<Ended>,
     closed: bool,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
+    transfers_changed: Condvar,
+    slow_changed: Condvar,
 }
 
-/// The thread and its work, in the order in which it was started.
+/// The threads and their work.
 #[derive(Debug)]
 pub(super) struct Background {
     shared: Arc<Shared>,
 }
 
 impl Background {
-    /// Starts the thread, which does its steps with `carry_out`.
-    pub(super) fn spawn(
-        carry_out: impl FnMut(Step) -> io::Result<()> + Send + 'static,
-    ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let its = Arc::clone(&shared);
-        thread::Builder::new().name("nvme-image".into()).spawn(move || its.serve(carry_out))?;
-        Ok(Self { shared })
+    /// Starts the threads.
+    pub(super) fn spawn(storage: impl Storage) -> io::Result<Self> {
+        let this = Self { shared: Arc::default() };
+        let storage = Arc::new(storage);
+        // What cannot all be started is closed by dropping it.
+        for lane in [Lane::Slow].into_iter().chain([Lane::Transfers; TRANSFERS]) {
+            let (shared, storage) = (Arc::clone(&this.shared), Arc::clone(&storage));
+            let thread = thread::Builder::new().name("nvme-image".into());
+            thread.spawn(move || shared.serve(lane, &*storage))?;
+        }
+        Ok(this)
     }
 
     /// See [`Image::start`](super::image::Image::start).
-    pub(super) fn start(&self, id: u64, op: SlowOp) -> Result<(), Full> {
-        let mut state = self.shared.lock();
-        let running = usize::from(state.running.is_some());
-        if state.waiting.len() + running + state.ended.len() >= SLOW_OPS {
+    pub(super) fn start(&self, id: u64, op: ImageOp) -> Result<(), Full> {
+        let state = &mut *self.shared.lock();
+        if state.count() >= MAX_OPS {
             return Err(Full);
         }
-        state.waiting.push_back((id, op));
-        self.shared.changed.notify_one();
+        state.started += 1;
+        let transfers = op.is_transfer();
+        let waiting = Waiting { number: state.started, id, op };
+        if transfers {
+            state.transfers.push_back(waiting);
+            self.shared.transfers_changed.notify_one();
+        } else {
+            state.slow.push_back(waiting);
+            self.shared.slow_changed.notify_one();
+        }
         Ok(())
     }
 
     /// See [`Image::finished`](super::image::Image::finished).
-    pub(super) fn finished(&self) -> Option<(u64, io::Result<()>)> {
+    pub(super) fn finished(&self) -> Option<Ended> {
         self.shared.lock().ended.pop_front()
     }
 
     /// See [`Image::cancel`](super::image::Image::cancel).
     pub(super) fn cancel(&self, id: u64) {
         let state = &mut *self.shared.lock();
-        let waiting = state.waiting.len();
-        state.waiting.retain(|&(other, _)| other != id);
-        for _ in state.waiting.len()..waiting {
-            state.ended.push_back((id, Err(cancelled())));
+        for waiting in [&mut state.transfers, &mut state.slow] {
+            let before = waiting.len();
+            waiting.retain(|other| other.id != id);
+            for _ in waiting.len()..before {
+                state.ended.push_back((id, Err(cancelled())));
+            }
         }
-        if let Some(running) = state.running.as_mut().filter(|running| running.id == id)
-            && running.fate == Fate::Wanted
-        {
-            running.fate = Fate::Cancelled;
+        for running in state.running.iter_mut().filter(|running| running.id == id) {
+            if running.fate == Fate::Wanted {
+                running.fate = Fate::Cancelled;
+            }
         }
+        // What takes long may have waited for a write that is gone.
+        self.shared.slow_changed.notify_one();
     }
 
     /// See [`Image::abandon`](super::image::Image::abandon).
     pub(super) fn abandon(&self) {
         let mut state = self.shared.lock();
-        state.waiting.clear();
+        state.transfers.clear();
+        state.slow.clear();
         state.ended.clear();
-        if let Some(running) = &mut state.running {
-            running.fate = Fate::Abandoned;
-        }
+        state.running.iter_mut().for_each(|running| running.fate = Fate::Abandoned);
     }
 
     /// See [`Image::is_settled`](super::image::Image::is_settled).
     pub(super) fn is_settled(&self) -> bool {
         let state = self.shared.lock();
-        !state.running.as_ref().is_some_and(|r| r.fate == Fate::Abandoned && r.writing)
+        !state.running.iter().any(|running| running.fate == Fate::Abandoned && running.writing)
     }
 }
 
@@ -134,7 +178,8 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.abandon();
         self.shared.lock().closed = true;
-        self.shared.changed.notify_one();
+        self.shared.transfers_changed.notify_all();
+        self.shared.slow_changed.notify_all();
     }
 }
 
@@ -142,52 +187,114 @@ fn cancelled() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "it was cancelled")
 }
 
+/// Which work a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Transfers,
+    Slow,
+}
+
+impl State {
+    /// Operations that somebody will hear of.
+    fn count(&self) -> usize {
+        let running = self.running.iter().filter(|running| running.fate != Fate::Abandoned);
+        self.transfers.len() + self.slow.len() + running.count() + self.ended.len()
+    }
+
+    /// Whether that lane has something that can begin. What zeros blocks comes behind every write
+    /// that was started before it: behind a format or a sanitize operation nothing is left of those.
+    fn is_due(&self, lane: Lane) -> bool {
+        let slow = match lane {
+            Lane::Transfers => return !self.transfers.is_empty(),
+            Lane::Slow => self.slow.front(),
+        };
+        slow.is_some_and(|slow| match slow.op {
+            ImageOp::Zero { .. } => {
+                let waiting = self.transfers.iter().filter(|other| other.op.is_write());
+                let running = self.running.iter().filter(|other| other.transfers && other.writing);
+                let mut writes = waiting.map(|w| w.number).chain(running.map(|r| r.number));
+                writes.all(|number| number > slow.number)
+            }
+            _ => true,
+        })
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds the lock")
     }
 
-    fn serve(&self, mut carry_out: impl FnMut(Step) -> io::Result<()>) {
-        while let Some((id, op)) = self.next() {
-            let result = steps(&op).try_for_each(|step| {
-                if self.begin(step) { carry_out(step) } else { Err(cancelled()) }
-            });
-            self.end(id, result);
+    fn serve(&self, lane: Lane, storage: &impl Storage) {
+        while let Some((number, op)) = self.next(lane) {
+            let result = match op {
+                ImageOp::Read { offset, len } => {
+                    let mut data = vec![0; len];
+                    storage.read(offset, &mut data).map(|()| data)
+                }
+                ImageOp::Write { offset, data } => {
+                    storage.write(offset, &data).map(|()| Vec::new())
+                }
+                ImageOp::Flush | ImageOp::Zero { .. } => {
+                    let step = |step| match self.begin(number, step) {
+                        true => storage.step(step),
+                        false => Err(cancelled()),
+                    };
+                    steps(&op).try_for_each(step).map(|()| Vec::new())
+                }
+            };
+            self.end(number, result);
         }
     }
 
-    /// What is to be done next; nothing when it is over.
-    fn next(&self) -> Option<(u64, SlowOp)> {
-        let idle = |state: &mut State| !state.closed && state.waiting.is_empty();
-        let mut state = self.changed.wait_while(self.lock(), idle).expect("as of taking the lock");
-        let (id, op) = state.waiting.pop_front()?;
-        state.running = Some(Running { id, fate: Fate::Wanted, writing: false });
-        Some((id, op))
+    /// What is to be done next, and its number; nothing when it is over.
+    fn next(&self, lane: Lane) -> Option<(u64, ImageOp)> {
+        let changed = match lane {
+            Lane::Transfers => &self.transfers_changed,
+            Lane::Slow => &self.slow_changed,
+        };
+        let idle = |state: &mut State| !state.closed && !state.is_due(lane);
+        let mut state = changed.wait_while(self.lock(), idle).expect("as of taking the lock");
+        let waiting = match lane {
+            Lane::Transfers => &mut state.transfers,
+            Lane::Slow => &mut state.slow,
+        };
+        let Waiting { number, id, op } = waiting.pop_front()?;
+        let transfers = lane == Lane::Transfers;
+        let writing = op.is_write();
+        state.running.push(Running { number, id, fate: Fate::Wanted, transfers, writing });
+        Some((number, op))
     }
 
     /// Whether that step is to be done; if so, it is under way.
-    fn begin(&self, step: Step) -> bool {
+    fn begin(&self, number: u64, step: Step) -> bool {
         let mut state = self.lock();
-        let running = state.running.as_mut().expect("steps are of what runs");
+        let running = state.running.iter_mut().find(|running| running.number == number);
+        let running = running.expect("steps are of what runs");
         let wanted = running.fate == Fate::Wanted;
         running.writing = wanted && step != Step::Flush;
         wanted
     }
 
-    fn end(&self, id: u64, result: io::Result<()>) {
+    fn end(&self, number: u64, result: io::Result<Vec<u8>>) {
         let mut state = self.lock();
-        let running = state.running.take().expect("what ends was running");
+        let place = state.running.iter().position(|running| running.number == number);
+        let running = state.running.swap_remove(place.expect("what ends was running"));
         if running.fate != Fate::Abandoned {
-            state.ended.push_back((id, result));
+            state.ended.push_back((running.id, result));
+        }
+        if running.writing && !state.slow.is_empty() {
+            self.slow_changed.notify_one();
         }
     }
 }
 
-/// What an operation consists of.
-fn steps(op: &SlowOp) -> impl Iterator<Item = Step> + '_ {
+/// What an operation that takes long consists of.
+fn steps(op: &ImageOp) -> impl Iterator<Item = Step> + '_ {
     let (extents, how, flush) = match op {
-        SlowOp::Flush => (&[][..], Zeroing::Kept, true),
-        SlowOp::Zero { extents, how, flush } => (&extents[..], *how, *flush),
+        ImageOp::Flush => (&[][..], Zeroing::Kept, true),
+        ImageOp::Zero { extents, how, flush } => (&extents[..], *how, *flush),
+        ImageOp::Read { .. } | ImageOp::Write { .. } => (&[][..], Zeroing::Kept, false),
     };
     let zeros = extents.iter().flat_map(move |extent| {
         (extent.start..extent.end).step_by(STEP_BYTES as usize).map(move |offset| {
@@ -205,22 +312,61 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    fn zero(mb: u64) -> SlowOp {
-        SlowOp::zero(0..mb * MB, Zeroing::Deallocated, false)
+    fn zero(mb: u64) -> ImageOp {
+        ImageOp::zero(0..mb * MB, Zeroing::Deallocated, false)
     }
 
-    /// A thread that tells each step and waits to be let on.
-    fn gated() -> (Background, mpsc::Receiver<Step>, mpsc::Sender<()>) {
+    /// Storage that tells each step, and each write with its offset, and waits to be let on.
+    struct Gated {
+        steps: mpsc::Sender<Step>,
+        may_step: Mutex<mpsc::Receiver<()>>,
+        writes: mpsc::Sender<u64>,
+        may_write: Mutex<mpsc::Receiver<()>>,
+    }
+
+    /// The test's end of it.
+    struct Gate {
+        writes: mpsc::Receiver<u64>,
+        write: mpsc::Sender<()>,
+    }
+
+    impl Storage for Gated {
+        fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            buf.fill(offset as u8);
+            Ok(())
+        }
+
+        fn write(&self, offset: u64, _data: &[u8]) -> io::Result<()> {
+            self.writes.send(offset).ok();
+            self.may_write.lock().unwrap().recv().map_err(io::Error::other)
+        }
+
+        fn step(&self, step: Step) -> io::Result<()> {
+            self.steps.send(step).ok();
+            self.may_step.lock().unwrap().recv().map_err(io::Error::other)
+        }
+    }
+
+    fn gated_with_writes() -> (Background, mpsc::Receiver<Step>, mpsc::Sender<()>, Gate) {
         let (told, steps) = mpsc::channel();
-        let (go, may_go) = mpsc::channel();
-        let background = Background::spawn(move |step| {
-            told.send(step).ok();
-            may_go.recv().map_err(io::Error::other)
-        });
-        (background.unwrap(), steps, go)
+        let (go, may_step) = mpsc::channel();
+        let (told_write, writes) = mpsc::channel();
+        let (write, may_write) = mpsc::channel();
+        let (may_step, may_write) = (Mutex::new(may_step), Mutex::new(may_write));
+        let storage = Gated { steps: told, may_step, writes: told_write, may_write };
+        (Background::spawn(storage).unwrap(), steps, go, Gate { writes, write })
     }
 
-    fn wait(background: &Background) -> (u64, io::Result<()>) {
+    fn gated() -> (Background, mpsc::Receiver<Step>, mpsc::Sender<()>) {
+        let (background, steps, go, _) = gated_with_writes();
+        (background, steps, go)
+    }
+
+    fn write(offset: u64) -> ImageOp {
+        ImageOp::Write { offset, data: vec![1; 512] }
+    }
+
+    fn wait(background: &Background) -> Ended {
         loop {
             if let Some(ended) = background.finished() {
                 return ended;
@@ -236,7 +382,7 @@ mod tests {
     #[test]
     fn an_operation_is_its_extents_in_steps_and_then_its_flush() {
         let extents = vec![5 * MB..6 * MB, 100 * MB..133 * MB];
-        let op = SlowOp::Zero { extents, how: Zeroing::Deallocated, flush: true };
+        let op = ImageOp::Zero { extents, how: Zeroing::Deallocated, flush: true };
         let step = |at: u64, mb: u64| Step::Zero {
             offset: at * MB,
             len: mb * MB,
@@ -244,7 +390,7 @@ mod tests {
         };
         let want = [step(5, 1), step(100, 16), step(116, 16), step(132, 1), Step::Flush];
         assert_eq!(steps(&op).collect::<Vec<_>>(), want);
-        assert_eq!(steps(&SlowOp::Flush).collect::<Vec<_>>(), [Step::Flush]);
+        assert_eq!(steps(&ImageOp::Flush).collect::<Vec<_>>(), [Step::Flush]);
     }
 
     #[test]
@@ -255,19 +401,19 @@ mod tests {
         steps.recv().unwrap();
         background.abandon();
         assert!(!background.is_settled(), "a step is under way");
-        background.start(3, SlowOp::Flush).unwrap();
+        background.start(3, ImageOp::Flush).unwrap();
         go.send(()).unwrap();
         assert_eq!(steps.recv(), Ok(Step::Flush), "neither the rest of the first nor the second");
         assert!(background.is_settled());
         go.send(()).unwrap();
-        assert!(matches!(wait(&background), (3, Ok(()))));
+        assert!(matches!(wait(&background), (3, Ok(_))));
         assert_eq!(ids(&background), []);
     }
 
     #[test]
     fn an_abandoned_flush_is_nothing_to_wait_for() {
         let (background, steps, _go) = gated();
-        background.start(1, SlowOp::Flush).unwrap();
+        background.start(1, ImageOp::Flush).unwrap();
         steps.recv().unwrap();
         background.abandon();
         assert!(background.is_settled());
@@ -287,21 +433,96 @@ mod tests {
         go.send(()).unwrap();
         assert!(matches!(wait(&background), (1, Err(_))));
         go.send(()).unwrap();
-        assert!(matches!(wait(&background), (3, Ok(()))));
+        assert!(matches!(wait(&background), (3, Ok(_))));
         assert_eq!(steps.try_iter().count(), 1, "of the third");
     }
 
     #[test]
     fn more_than_the_limit_is_refused_until_something_ends() {
         let (background, steps, go) = gated();
-        for id in 0..SLOW_OPS as u64 {
-            background.start(id, SlowOp::Flush).unwrap();
+        for id in 0..MAX_OPS as u64 {
+            background.start(id, ImageOp::Flush).unwrap();
         }
-        assert_eq!(background.start(7777, SlowOp::Flush), Err(Full));
+        assert_eq!(background.start(7777, ImageOp::Flush), Err(Full));
         steps.recv().unwrap();
         go.send(()).unwrap();
-        assert!(matches!(wait(&background), (0, Ok(()))));
-        assert_eq!(background.start(7777, SlowOp::Flush), Ok(()));
-        assert_eq!(background.start(7778, SlowOp::Flush), Err(Full));
+        assert!(matches!(wait(&background), (0, Ok(_))));
+        assert_eq!(background.start(7777, ImageOp::Flush), Ok(()));
+        assert_eq!(background.start(7778, ImageOp::Flush), Err(Full));
+    }
+
+    #[test]
+    fn a_write_that_hangs_holds_up_no_other_and_no_read_or_flush() {
+        let (background, steps, go, gate) = gated_with_writes();
+        background.start(1, write(1)).unwrap();
+        assert_eq!(gate.writes.recv(), Ok(1));
+        background.start(2, ImageOp::Read { offset: 7, len: 3 }).unwrap();
+        assert!(matches!(wait(&background), (2, Ok(data)) if data == [7; 3]));
+        background.start(3, ImageOp::Flush).unwrap();
+        assert_eq!(steps.recv(), Ok(Step::Flush));
+        go.send(()).unwrap();
+        assert!(matches!(wait(&background), (3, Ok(_))));
+        background.start(4, write(4)).unwrap();
+        assert_eq!(gate.writes.recv(), Ok(4), "beside the first");
+        (0..2).for_each(|_| gate.write.send(()).unwrap());
+        let mut ended = [wait(&background).0, wait(&background).0];
+        ended.sort_unstable();
+        assert_eq!(ended, [1, 4]);
+    }
+
+    #[test]
+    fn zeros_come_behind_the_writes_that_were_started_before_them() {
+        let (background, steps, go, gate) = gated_with_writes();
+        // The last one waits for a thread.
+        for id in 0..=TRANSFERS as u64 {
+            background.start(id, write(id)).unwrap();
+        }
+        background.start(100, zero(1)).unwrap();
+        background.start(101, write(101)).unwrap();
+        for _ in 0..TRANSFERS {
+            gate.writes.recv().unwrap();
+            assert!(steps.try_recv().is_err(), "a write is still to come");
+            gate.write.send(()).unwrap();
+        }
+        (0..2).for_each(|_| gate.write.send(()).unwrap());
+        steps.recv().unwrap();
+        go.send(()).unwrap();
+        let mut ended: Vec<u64> = (0..TRANSFERS + 3).map(|_| wait(&background).0).collect();
+        ended.sort_unstable();
+        assert_eq!(ended, [0, 1, 2, 3, 4, 100, 101]);
+    }
+
+    #[test]
+    fn zeros_do_not_wait_for_a_write_that_is_cancelled() {
+        let (background, steps, go, gate) = gated_with_writes();
+        for id in 0..=TRANSFERS as u64 {
+            background.start(id, write(id)).unwrap();
+        }
+        assert_eq!(gate.writes.iter().take(TRANSFERS).count(), TRANSFERS);
+        background.start(100, zero(1)).unwrap();
+        background.cancel(TRANSFERS as u64);
+        assert!(matches!(wait(&background), (4, Err(_))));
+        (0..TRANSFERS).for_each(|_| gate.write.send(()).unwrap());
+        steps.recv().unwrap();
+        go.send(()).unwrap();
+        (0..=TRANSFERS).for_each(|_| drop(wait(&background).1.unwrap()));
+    }
+
+    #[test]
+    fn a_write_that_was_given_up_is_waited_for_and_a_read_is_not() {
+        let (background, steps, go, gate) = gated_with_writes();
+        background.start(1, write(1)).unwrap();
+        gate.writes.recv().unwrap();
+        background.abandon();
+        assert!(!background.is_settled());
+        background.start(2, zero(1)).unwrap();
+        background.start(3, ImageOp::Read { offset: 0, len: 1 }).unwrap();
+        assert_eq!(wait(&background).0, 3);
+        assert!(steps.try_recv().is_err(), "what was given up is still written");
+        gate.write.send(()).unwrap();
+        steps.recv().unwrap();
+        go.send(()).unwrap();
+        assert_eq!(wait(&background).0, 2, "and nothing of the first");
+        assert!(background.is_settled());
     }
 }

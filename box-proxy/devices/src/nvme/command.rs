@@ -24,12 +24,21 @@ pub(super) enum State {
     Receiving,
     /// Can be carried out.
     Runnable,
-    /// Waits for the image.
+    /// Waits for what an image takes long for.
     Slow,
+    /// Waits for an image to read or write its blocks.
+    Transfer,
     /// Has data that the host has not all got.
     Sending,
     /// An asynchronous event request that waits for an event.
     Event,
+}
+
+impl State {
+    /// Whether it waits for an image.
+    pub(super) fn is_at_image(self) -> bool {
+        matches!(self, Self::Slow | Self::Transfer)
+    }
 }
 
 /// What a command needs before it can be carried out.
@@ -64,6 +73,8 @@ pub(super) enum Outcome {
     Data(Vec<u8>),
     /// It is done when that many slow operations are.
     Slow(u16),
+    /// It goes on when its blocks are read or written. This data is kept for it.
+    Transfer(Vec<u8>),
 }
 
 /// A command that was fetched and not yet completed.
@@ -224,7 +235,7 @@ impl Commands {
     pub(super) fn remove(&mut self, index: u16) -> Option<Command> {
         let command = self.slots.get_mut(usize::from(index))?.take()?;
         self.used -= 1;
-        self.slow -= usize::from(command.state == State::Slow);
+        self.slow -= usize::from(command.state.is_at_image());
         for list in [&mut self.runnable, &mut self.receiving, &mut self.sending] {
             list.retain(|&i| i != index);
         }
@@ -256,11 +267,24 @@ impl Commands {
         (id as u16 & 0xff, (id >> 8) as u32 & SERIAL_MASK)
     }
 
-    /// A command waits for the image from now on.
-    pub(super) fn set_slow(&mut self, index: u16) {
+    /// A command waits from now on for that many operations of the image.
+    pub(super) fn wait_for_image(&mut self, index: u16, state: State, count: u16) {
+        debug_assert!(state.is_at_image());
         if let Some(command) = self.get(index) {
-            command.state = State::Slow;
-            self.slow += 1;
+            let before = std::mem::replace(&mut command.state, state);
+            command.outstanding = count;
+            self.slow += usize::from(!before.is_at_image());
+        }
+    }
+
+    /// A command has data for the host from now on.
+    pub(super) fn set_sending(&mut self, index: u16, data: Vec<u8>) {
+        if let Some(command) = self.get(index) {
+            assert_eq!(data.len(), command.plan.len(), "data is as long as its PRPs were made for");
+            let before = std::mem::replace(&mut command.state, State::Sending);
+            command.data = data;
+            self.slow -= usize::from(before.is_at_image());
+            self.sending.push_back(index);
         }
     }
 

@@ -3,13 +3,13 @@
 //! Each call does a bounded amount of work; what it cuts short is said by `work_at`.
 
 use super::Nvme;
-use super::command::{Command, Commands, Outcome, Plan, SANITIZE, SHUTDOWN, State, Token};
+use super::at_image::LONGEST_LOOK;
+use super::command::{Command, Outcome, Plan, State, Token};
 use super::entry::{CQE_LEN, Completion, SQE_LEN, Sqe};
 use super::events::Event;
 use super::prp::{Next, Prps};
 use super::status::Status;
 use crate::endpoint::{DmaError, Port, ReadDone, Refused, Traffic};
-use std::io;
 use std::time::Duration;
 
 /// Commands that one call carries out. Each reads or writes 128 KB of the image at most.
@@ -18,8 +18,6 @@ const COMMANDS_A_CALL: usize = 2;
 const SENDING: usize = 8;
 /// Bytes of DMA writes that wait in front of the link, beyond which no data is added.
 const WRITE_BACKLOG: usize = 64 * 1024;
-/// How often the images are asked whether a slow operation has ended.
-const SLOW_POLL: Duration = Duration::from_micros(200);
 
 /// Starts the DMA reads that a command waits for, as far as there is room.
 fn start_reads(port: &mut Port, index: u16, command: &mut Command) -> Result<(), Refused> {
@@ -45,15 +43,15 @@ impl Nvme {
     pub(super) fn advance(&mut self, port: &mut Port, now: Duration) {
         self.work_at = None;
         if !self.settle() {
-            self.wake(now + SLOW_POLL);
+            self.wake(now + LONGEST_LOOK);
         }
         if !self.registers.is_ready() {
-            self.finish_slow(port, now);
+            self.look_at_images(port, now);
             return;
         }
         self.continue_receiving(port);
         self.run_commands(port, now);
-        self.finish_slow(port, now);
+        self.look_at_images(port, now);
         self.continue_sending(port, now);
         self.post_completions(port, now);
         if self.registers.is_running() {
@@ -64,7 +62,7 @@ impl Nvme {
         }
     }
 
-    fn wake(&mut self, at: Duration) {
+    pub(super) fn wake(&mut self, at: Duration) {
         self.work_at = Some(self.work_at.map_or(at, |earlier| earlier.min(at)));
     }
 
@@ -254,23 +252,25 @@ impl Nvme {
             let outcome = if sq == 0 {
                 self.run_admin(port, now, index, &sqe)
             } else {
-                self.run_io(index, &sqe, planned, &data)
+                self.run_io(index, &sqe, planned, data)
             };
-            let Some(command) = self.commands.get(index) else { continue };
-            match outcome {
-                Err(status) => self.complete(port, index, Err(status)),
-                Ok(Outcome::Done(result)) => self.complete(port, index, Ok(result)),
-                Ok(Outcome::Slow(count)) => {
-                    command.outstanding = count;
-                    self.commands.set_slow(index);
-                }
-                Ok(Outcome::Data(data)) => {
-                    assert_eq!(data.len(), planned, "data has the length that PRPs were made for");
-                    command.state = State::Sending;
+            self.go_on(port, index, outcome);
+        }
+    }
+
+    /// A command goes on with what came of carrying it out, or of a part of that.
+    pub(super) fn go_on(&mut self, port: &mut Port, index: u16, outcome: Result<Outcome, Status>) {
+        match outcome {
+            Err(status) => self.complete(port, index, Err(status)),
+            Ok(Outcome::Done(result)) => self.complete(port, index, Ok(result)),
+            Ok(Outcome::Slow(count)) => self.wait_for_image(index, State::Slow, count),
+            Ok(Outcome::Transfer(data)) => {
+                if let Some(command) = self.commands.get(index) {
                     command.data = data;
-                    self.commands.sending.push_back(index);
                 }
+                self.wait_for_image(index, State::Transfer, 1);
             }
+            Ok(Outcome::Data(data)) => self.commands.set_sending(index, data),
         }
     }
 
@@ -295,70 +295,6 @@ impl Nvme {
                 command.at += segment.len;
             }
             self.complete(port, index, Ok(0));
-        }
-    }
-
-    /// Takes what the images have finished.
-    fn finish_slow(&mut self, port: &mut Port, now: Duration) {
-        if !self.waits_for_images() {
-            return;
-        }
-        for nsid in 0..self.namespaces.len() {
-            while let Some((id, result)) = self.namespaces[nsid].image.finished() {
-                self.slow_ended(port, now, (nsid + 1, id), result);
-            }
-        }
-        if self.shutdown_wanted {
-            self.continue_shutdown();
-        }
-        if self.waits_for_images() {
-            self.wake(now + SLOW_POLL);
-        }
-    }
-
-    fn waits_for_images(&self) -> bool {
-        self.shutdown_flushes > 0
-            || self.shutdown_wanted
-            || self.sanitize.is_running()
-            || self.commands.has_slow()
-    }
-
-    fn slow_ended(
-        &mut self,
-        port: &mut Port,
-        now: Duration,
-        (nsid, id): (usize, u64),
-        result: io::Result<()>,
-    ) {
-        let failed = |error| tracing::warn!("NVMe image of namespace {nsid}: {error}");
-        if id == SHUTDOWN {
-            result.unwrap_or_else(failed);
-            self.shutdown_flushes -= 1;
-            self.continue_shutdown();
-            return;
-        }
-        if id == SANITIZE {
-            return self.sanitized(nsid - 1, result);
-        }
-        let (index, serial) = Commands::of_slow_id(id);
-        let Some(command) = self.commands.find(index, serial) else { return };
-        if let (Err(error), None) = (result, command.error) {
-            failed(error);
-            command.error = Some(Status::WRITE_FAULT);
-        }
-        command.outstanding -= 1;
-        if command.outstanding > 0 {
-            return;
-        }
-        let (sq, sqe) = (command.sq, command.sqe);
-        let result = command.error.map_or(Ok(0), Err);
-        if sq == 0 {
-            self.format_ended(&sqe, result.is_ok());
-        }
-        self.complete(port, index, result);
-        if let Some(deletion) = self.take_deleted(sq) {
-            self.post_completions(port, now);
-            self.complete(port, deletion, Ok(0));
         }
     }
 

@@ -1,20 +1,34 @@
 //! Where a namespace's blocks are: a file, or memory for tests.
 
-pub use super::background::{Full, SLOW_OPS};
+pub use super::background::{Full, MAX_OPS};
 
-use super::background::{Background, Step};
+use super::background::{Background, Step, Storage};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What can take long: the image does it beside everything else.
+/// What may have to wait for storage: the image does it beside everything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SlowOp {
+pub enum ImageOp {
+    /// Read bytes.
+    Read {
+        /// The first one.
+        offset: u64,
+        /// How many.
+        len: usize,
+    },
+    /// Write bytes.
+    Write {
+        /// The place of the first one.
+        offset: u64,
+        /// The bytes.
+        data: Vec<u8>,
+    },
     /// Make everything durable that was written.
     Flush,
     /// Make ranges of bytes read as zeros.
@@ -40,17 +54,31 @@ pub enum Zeroing {
     Discarded,
 }
 
-impl SlowOp {
+impl ImageOp {
+    /// Whether it reads or writes blocks.
+    pub(super) fn is_transfer(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Write { .. })
+    }
+
+    /// Whether it writes blocks.
+    pub(super) fn is_write(&self) -> bool {
+        matches!(self, Self::Write { .. })
+    }
+
     /// Zeros one range of bytes.
     pub fn zero(extent: Range<u64>, how: Zeroing, flush: bool) -> Self {
         Self::Zero { extents: std::iter::once(extent).collect(), how, flush }
     }
 }
 
+/// An operation that has ended: what it was started as, and what came of it, which is the bytes of
+/// one that reads.
+pub type Ended = (u64, io::Result<Vec<u8>>);
+
 /// The blocks of a namespace.
 ///
-/// Reads and writes are bounded by the controller's largest transfer and are done when the call
-/// returns; everything else is started and polled. No call waits for what was started.
+/// What can be done at once is done when the call returns; everything else is started and polled. No
+/// call waits for storage.
 pub trait Image: Send {
     /// Bytes in all.
     fn size(&self) -> u64;
@@ -58,30 +86,33 @@ pub trait Image: Send {
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
 
-    /// Reads `buf.len()` bytes from `offset`.
+    /// Reads `buf.len()` bytes from `offset`, unless that would have to wait: then it is `false`,
+    /// the bytes may be any, and [`ImageOp::Read`] reads them.
     ///
     /// # Errors
     ///
     /// Those of the storage.
-    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    fn read_now(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool>;
 
-    /// Writes at `offset`.
+    /// Writes at `offset`, unless that would have to wait: then it is `false`, some of the bytes may
+    /// be written, and [`ImageOp::Write`] writes them.
     ///
     /// # Errors
     ///
     /// Those of the storage.
-    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
+    fn write_now(&mut self, offset: u64, data: &[u8]) -> io::Result<bool>;
 
-    /// Starts what can take long. Those started earlier may end later.
+    /// Starts what may have to wait. Those started earlier may end later; but what zeros blocks
+    /// comes behind every write that was started before it.
     ///
     /// # Errors
     ///
-    /// [`Full`], and nothing was started, when [`SLOW_OPS`] are there that were not yet told by
+    /// [`Full`], and nothing was started, when [`MAX_OPS`] are there that were not yet told by
     /// [`finished`](Image::finished).
-    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full>;
+    fn start(&mut self, id: u64, op: ImageOp) -> Result<(), Full>;
 
     /// What was started and has ended: each once, unless it was abandoned.
-    fn finished(&mut self) -> Option<(u64, io::Result<()>)>;
+    fn finished(&mut self) -> Option<Ended>;
 
     /// Takes back what was started under that identifier: it ends early, as failed, unless it is
     /// too late. Until [`finished`](Image::finished) tells it, it may still be under way.
@@ -99,13 +130,34 @@ pub trait Image: Send {
 #[derive(Debug, Default)]
 pub struct MemoryImage {
     bytes: Vec<u8>,
-    done: VecDeque<(u64, io::Result<()>)>,
+    done: VecDeque<Ended>,
 }
 
 impl MemoryImage {
     /// All zeros.
     pub fn new(size: usize) -> Self {
         Self { bytes: vec![0; size], done: VecDeque::new() }
+    }
+
+    /// Reads `buf.len()` bytes from `offset`.
+    ///
+    /// # Errors
+    ///
+    /// When that is beyond the end.
+    pub fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let len = buf.len();
+        buf.copy_from_slice(self.range(offset, len)?);
+        Ok(())
+    }
+
+    /// Writes at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// When that is beyond the end.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.range(offset, data.len())?.copy_from_slice(data);
+        Ok(())
     }
 
     fn range(&mut self, offset: u64, len: usize) -> io::Result<&mut [u8]> {
@@ -126,33 +178,35 @@ impl Image for MemoryImage {
         false
     }
 
-    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let len = buf.len();
-        buf.copy_from_slice(self.range(offset, len)?);
-        Ok(())
+    fn read_now(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
+        self.read(offset, buf).map(|()| true)
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.range(offset, data.len())?.copy_from_slice(data);
-        Ok(())
+    fn write_now(&mut self, offset: u64, data: &[u8]) -> io::Result<bool> {
+        self.write(offset, data).map(|()| true)
     }
 
-    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full> {
-        if self.done.len() >= SLOW_OPS {
+    fn start(&mut self, id: u64, op: ImageOp) -> Result<(), Full> {
+        if self.done.len() >= MAX_OPS {
             return Err(Full);
         }
         let result = match op {
-            SlowOp::Flush => Ok(()),
-            SlowOp::Zero { extents, .. } => extents.into_iter().try_for_each(|extent| {
-                let len = usize::try_from(extent.end - extent.start).unwrap_or(usize::MAX);
-                self.range(extent.start, len).map(|range| range.fill(0))
-            }),
+            ImageOp::Read { offset, len } => self.range(offset, len).map(|range| range.to_vec()),
+            ImageOp::Write { offset, data } => self.write(offset, &data).map(|()| Vec::new()),
+            ImageOp::Flush => Ok(Vec::new()),
+            ImageOp::Zero { extents, .. } => extents
+                .into_iter()
+                .try_for_each(|extent| {
+                    let len = usize::try_from(extent.end - extent.start).unwrap_or(usize::MAX);
+                    self.range(extent.start, len).map(|range| range.fill(0))
+                })
+                .map(|()| Vec::new()),
         };
         self.done.push_back((id, result));
         Ok(())
     }
 
-    fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
+    fn finished(&mut self) -> Option<Ended> {
         self.done.pop_front()
     }
 
@@ -190,12 +244,15 @@ pub enum ImageError {
 
 /// An image file, or a block device. Locked while it is open.
 ///
-/// Reads and writes go through the page cache; a thread of its own does what can take long.
+/// Reads and writes go through the page cache; threads of its own do what it is not at once ready
+/// for, and what can take long.
 #[derive(Debug)]
 pub struct FileImage {
     file: File,
     size: u64,
     read_only: bool,
+    reads: Now,
+    writes: Now,
     background: Background,
 }
 
@@ -222,29 +279,64 @@ impl FileImage {
         if size == 0 {
             return Err(ImageError::Empty(path.into()));
         }
-        let worker = file.try_clone().map_err(failed)?;
-        let background = Background::spawn(move |step| carry_out(&worker, step)).map_err(failed)?;
-        Ok(Self { file, size, read_only, background })
+        let background = file.try_clone().and_then(Background::spawn).map_err(failed)?;
+        let (reads, writes) = Default::default();
+        Ok(Self { file, size, read_only, reads, writes, background })
     }
 }
 
-fn carry_out(file: &File, step: Step) -> io::Result<()> {
-    match step {
-        Step::Flush => file.sync_data(),
-        Step::Zero { offset, len, how } => {
-            let flags = match how {
-                Zeroing::Kept => FallocateFlags::ZERO_RANGE,
-                Zeroing::Deallocated | Zeroing::Discarded => FallocateFlags::PUNCH_HOLE,
-            };
-            match fallocate(file, flags | FallocateFlags::KEEP_SIZE, offset, len) {
-                // Not all storage can, nor any part of its own blocks; all of it can be written to. That
-                // takes as long as it takes, and is not done for what nobody needs to be zeros.
-                Err(Errno::OPNOTSUPP | Errno::INVAL) => match how {
-                    Zeroing::Discarded => Ok(()),
-                    Zeroing::Kept | Zeroing::Deallocated => write_zeros(file, offset, len),
-                },
-                result => result.map_err(io::Error::from),
+/// Transfers of one direction that do not wait.
+#[derive(Debug, Default)]
+struct Now {
+    /// The file system cannot say what would have to wait.
+    unknown: bool,
+}
+
+impl Now {
+    /// Whether the transfer was made, and all `want` bytes of it.
+    fn was_made(
+        &mut self,
+        want: usize,
+        transfer: impl FnOnce(ReadWriteFlags) -> Result<usize, Errno>,
+    ) -> io::Result<bool> {
+        if self.unknown {
+            return Ok(false);
+        }
+        match transfer(ReadWriteFlags::NOWAIT) {
+            Ok(moved) => Ok(moved == want),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.unknown = true;
+                Ok(false)
             }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Storage for File {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(buf, offset)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_all_at(data, offset)
+    }
+
+    fn step(&self, step: Step) -> io::Result<()> {
+        let Step::Zero { offset, len, how } = step else { return self.sync_data() };
+        let flags = match how {
+            Zeroing::Kept => FallocateFlags::ZERO_RANGE,
+            Zeroing::Deallocated | Zeroing::Discarded => FallocateFlags::PUNCH_HOLE,
+        };
+        match fallocate(self, flags | FallocateFlags::KEEP_SIZE, offset, len) {
+            // Not all storage can, nor any part of its own blocks; all of it can be written to. That
+            // takes as long as it takes, and is not done for what nobody needs to be zeros.
+            Err(Errno::OPNOTSUPP | Errno::INVAL) => match how {
+                Zeroing::Discarded => Ok(()),
+                Zeroing::Kept | Zeroing::Deallocated => write_zeros(self, offset, len),
+            },
+            result => result.map_err(io::Error::from),
         }
     }
 }
@@ -268,19 +360,22 @@ impl Image for FileImage {
         self.read_only
     }
 
-    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buf, offset)
+    fn read_now(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
+        let mut parts = [IoSliceMut::new(buf)];
+        let want = parts[0].len();
+        self.reads.was_made(want, |flags| preadv2(&self.file, &mut parts, offset, flags))
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(data, offset)
+    fn write_now(&mut self, offset: u64, data: &[u8]) -> io::Result<bool> {
+        let parts = [IoSlice::new(data)];
+        self.writes.was_made(data.len(), |flags| pwritev2(&self.file, &parts, offset, flags))
     }
 
-    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full> {
+    fn start(&mut self, id: u64, op: ImageOp) -> Result<(), Full> {
         self.background.start(id, op)
     }
 
-    fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
+    fn finished(&mut self) -> Option<Ended> {
         self.background.finished()
     }
 
@@ -301,7 +396,7 @@ impl Image for FileImage {
 mod tests {
     use super::*;
 
-    fn wait(image: &mut FileImage) -> (u64, io::Result<()>) {
+    fn wait(image: &mut FileImage) -> Ended {
         loop {
             if let Some(ended) = image.finished() {
                 return ended;
@@ -317,20 +412,47 @@ mod tests {
         std::fs::write(&path, vec![7; 1 << 16]).unwrap();
         let mut image = FileImage::open(&path, false).unwrap();
         assert_eq!(image.size(), 1 << 16);
-        image.write(4096, b"hello").unwrap();
+        let data = b"hello".to_vec();
+        image.start(7, ImageOp::Write { offset: 4096, data }).unwrap();
+        assert!(matches!(wait(&mut image), (7, Ok(_))));
         for (id, how) in [(1, Zeroing::Deallocated), (2, Zeroing::Kept)] {
-            let op = SlowOp::zero(8192 * id..8192 * (id + 1), how, true);
+            let op = ImageOp::zero(8192 * id..8192 * (id + 1), how, true);
             image.start(id, op).unwrap();
-            assert!(matches!(wait(&mut image), (i, Ok(())) if i == id));
+            assert!(matches!(wait(&mut image), (i, Ok(_)) if i == id));
         }
-        image.start(3, SlowOp::Flush).unwrap();
-        assert!(matches!(wait(&mut image), (3, Ok(()))));
+        image.start(3, ImageOp::Flush).unwrap();
+        assert!(matches!(wait(&mut image), (3, Ok(_))));
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 1 << 16);
         assert_eq!(&bytes[4096..4102], b"hello\x07");
         assert!(bytes[8192..8192 * 3].iter().all(|&byte| byte == 0));
         assert_eq!(bytes[8192 * 3], 7);
-        assert!(image.read(1 << 16, &mut [0]).is_err());
+        let mut data = [0; 6];
+        assert!(image.read_now(4096, &mut data).unwrap(), "it is in the page cache");
+        assert_eq!(&data, b"hello\x07");
+        image.start(4, ImageOp::Read { offset: 4096, len: 6 }).unwrap();
+        assert!(matches!(wait(&mut image), (4, Ok(read)) if read == data));
+        assert!(!image.read_now((1 << 16) - 1, &mut [0; 2]).unwrap());
+        image.start(5, ImageOp::Read { offset: (1 << 16) - 1, len: 2 }).unwrap();
+        assert!(matches!(wait(&mut image), (5, Err(_))), "beyond the end");
+    }
+
+    /// Whatever the file system can do at once, a write is there when it says so.
+    #[test]
+    fn what_is_written_at_once_is_read_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        std::fs::write(&path, vec![7; 1 << 16]).unwrap();
+        let mut image = FileImage::open(&path, false).unwrap();
+        if image.write_now(512, &[1; 512]).unwrap() {
+            assert_eq!(std::fs::read(&path).unwrap()[512..1024], [1; 512]);
+        } else {
+            image.start(1, ImageOp::Write { offset: 512, data: vec![1; 512] }).unwrap();
+            assert!(matches!(wait(&mut image), (1, Ok(_))));
+        }
+        let mut data = [0; 513];
+        assert!(image.read_now(512, &mut data).unwrap());
+        assert_eq!((data[511], data[512]), (1, 7));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! NVM commands (NVM Express 1.4 section 6).
 
-use super::command::{Commands, Outcome, Plan};
+use super::command::{Outcome, Plan};
 use super::entry::Sqe;
-use super::image::{SlowOp, Zeroing};
+use super::image::{ImageOp, Zeroing};
 use super::status::Status;
 use super::{MDTS, Nvme};
+use std::io;
 
 const FLUSH: u8 = 0x00;
 const WRITE: u8 = 0x01;
@@ -67,52 +68,88 @@ impl Nvme {
         index: u16,
         sqe: &Sqe,
         planned: usize,
-        data: &[u8],
+        data: Vec<u8>,
     ) -> Result<Outcome, Status> {
         self.sanitize.check()?;
         match sqe.opcode() {
             FLUSH => {
                 self.health.other_commands += 1;
                 let chosen = self.chosen(sqe.nsid())?;
-                self.start_slow(index, &chosen, &SlowOp::Flush)
+                self.start_slow(index, &chosen, &ImageOp::Flush)
             }
             WRITE_ZEROES => {
                 self.health.other_commands += 1;
                 let (offset, len) = self.extent(sqe, None)?;
                 let deallocates = sqe.dword(12) & ZEROES_DEALLOCATE != 0;
                 let how = if deallocates { Zeroing::Deallocated } else { Zeroing::Kept };
-                let op = SlowOp::zero(offset..offset + len, how, self.is_durable(sqe));
+                let op = ImageOp::zero(offset..offset + len, how, self.is_durable(sqe));
                 self.start_slow(index, &[sqe.nsid()], &op)
             }
-            DATASET_MANAGEMENT => self.dataset_management(index, sqe, data),
-            READ => {
-                let (offset, len) = self.extent(sqe, Some(planned))?;
-                let data = self.namespace(sqe.nsid())?.read(offset, len);
-                self.health.reads += 1;
-                self.health.bytes_read += len;
-                self.health.media_errors += u64::from(data.is_err());
-                data.map(Outcome::Data)
-            }
+            DATASET_MANAGEMENT => self.dataset_management(index, sqe, &data),
             WRITE => {
                 let (offset, len) = self.extent(sqe, Some(planned))?;
-                let written = self.namespace(sqe.nsid())?.write(offset, data);
                 self.health.writes += 1;
                 self.health.bytes_written += len;
-                self.health.media_errors += u64::from(written.is_err());
-                written?;
-                if self.is_durable(sqe) {
-                    self.start_slow(index, &[sqe.nsid()], &SlowOp::Flush)
-                } else {
-                    Ok(Outcome::Done(0))
+                let namespace = self.namespace(sqe.nsid())?;
+                let written = namespace.write_now(offset, &data);
+                if self.is_media(written)? {
+                    return self.written(index, sqe);
                 }
+                self.start_transfer(index, sqe, ImageOp::Write { offset, data }, Vec::new())
             }
-            _ => {
+            opcode => {
                 let (offset, len) = self.extent(sqe, Some(planned))?;
                 self.health.reads += 1;
                 self.health.bytes_read += len;
-                let stored = self.namespace(sqe.nsid())?.read(offset, len)?;
-                if stored == data { Ok(Outcome::Done(0)) } else { Err(Status::COMPARE_FAILURE) }
+                let len = len as usize;
+                let read = self.namespace(sqe.nsid())?.read_now(offset, len);
+                match self.is_media(read)? {
+                    Some(stored) => have_read(opcode, stored, &data),
+                    None => self.start_transfer(index, sqe, ImageOp::Read { offset, len }, data),
+                }
             }
+        }
+    }
+
+    /// A result of the image, a failure of which is a media error.
+    fn is_media<T>(&mut self, result: Result<T, Status>) -> Result<T, Status> {
+        self.health.media_errors += u64::from(result.is_err());
+        result
+    }
+
+    /// An image has read or written a command's blocks: `stored` is what it has read, `data` what the host
+    /// gave for comparison.
+    pub(super) fn transferred(
+        &mut self,
+        index: u16,
+        sqe: &Sqe,
+        data: &[u8],
+        stored: io::Result<Vec<u8>>,
+    ) -> Result<Outcome, Status> {
+        let writes = sqe.opcode() == WRITE;
+        let namespace = self.namespace(sqe.nsid())?;
+        let stored = stored.map_err(|error| {
+            let offset = sqe.slba() << namespace.shift();
+            match writes {
+                true => namespace.write_failed(offset, &error),
+                false => namespace.read_failed(offset, &error),
+            }
+        });
+        let stored = self.is_media(stored)?;
+        if writes {
+            return self.written(index, sqe);
+        }
+        // It may have begun since, and nothing of before is read behind that.
+        self.sanitize.check()?;
+        have_read(sqe.opcode(), stored, data)
+    }
+
+    /// A command's blocks are written.
+    fn written(&mut self, index: u16, sqe: &Sqe) -> Result<Outcome, Status> {
+        if self.is_durable(sqe) {
+            self.start_slow(index, &[sqe.nsid()], &ImageOp::Flush)
+        } else {
+            Ok(Outcome::Done(0))
         }
     }
 
@@ -125,37 +162,6 @@ impl Nvme {
             return Err(Status::FORMAT_IN_PROGRESS);
         }
         Ok((offset, len))
-    }
-
-    /// Starts an operation of a command in the images of some namespaces, one in each.
-    pub(super) fn start_slow(
-        &mut self,
-        index: u16,
-        chosen: &[u32],
-        op: &SlowOp,
-    ) -> Result<Outcome, Status> {
-        let serial = self.commands.get(index).map_or(0, |command| command.serial);
-        let id = Commands::slow_id(index, serial);
-        for (started, &nsid) in chosen.iter().enumerate() {
-            let Err(status) = self.namespace(nsid)?.start(id, op.clone()) else { continue };
-            if started == 0 {
-                return Err(status);
-            }
-            // It fails when those that were started have ended.
-            self.cancel_slow(index, status);
-            return Ok(Outcome::Slow(started as u16));
-        }
-        Ok(Outcome::Slow(chosen.len() as u16))
-    }
-
-    /// Takes a command's operations back. It ends with that status when they have.
-    pub(super) fn cancel_slow(&mut self, index: u16, status: Status) {
-        let Some(command) = self.commands.get(index) else { return };
-        command.error = Some(status);
-        let id = Commands::slow_id(index, command.serial);
-        for namespace in &mut self.namespaces {
-            namespace.image.cancel(id);
-        }
     }
 
     /// Whether what the command writes is to be durable when it completes.
@@ -188,8 +194,17 @@ impl Nvme {
         if extents.is_empty() {
             return Ok(Outcome::Done(0));
         }
-        let op = SlowOp::Zero { extents, how: Zeroing::Discarded, flush: false };
+        let op = ImageOp::Zero { extents, how: Zeroing::Discarded, flush: false };
         self.start_slow(index, &[sqe.nsid()], &op)
+    }
+}
+
+/// What comes of what a command reads: it is the host's, or is compared with what it gave.
+fn have_read(opcode: u8, stored: Vec<u8>, data: &[u8]) -> Result<Outcome, Status> {
+    match opcode {
+        READ => Ok(Outcome::Data(stored)),
+        _ if stored == data => Ok(Outcome::Done(0)),
+        _ => Err(Status::COMPARE_FAILURE),
     }
 }
 

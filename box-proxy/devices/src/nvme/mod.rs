@@ -4,10 +4,11 @@
 //! - `queue`, `entry`, `prp`: queues, their entries, where a command's data is;
 //! - `engine`: how commands advance: fetch, data, execution, completion, interrupt;
 //! - `admin`, `queues`, `features`, `identify`, `logs`, `events`, `sanitize`: admin commands;
-//! - `io`: NVM commands; `namespace`, [`image`]: the blocks; `background`: the thread for what
-//!   takes long.
+//! - `io`: NVM commands; `namespace`, [`image`]: the blocks; `background`: threads for what waits
+//!   for storage; `at_image`: what commands wait for there.
 
 mod admin;
+mod at_image;
 mod background;
 mod command;
 mod engine;
@@ -35,6 +36,7 @@ use crate::endpoint::{
     BarLayout, Endpoint, Function, FunctionReset, Layout, MsixLayout, Port, ReadDone,
     read_registers, written_registers,
 };
+use at_image::Looks;
 use command::Commands;
 use events::Events;
 use features::Features;
@@ -127,6 +129,8 @@ pub struct Nvme {
     shutdown_flushes: usize,
     /// A shutdown was asked for whose flushes are still to be started.
     shutdown_wanted: bool,
+    /// When images are asked again for what was started.
+    looks: Looks,
     /// When there is something to do although nothing comes.
     work_at: Option<Duration>,
     /// Interrupt vectors held back by the mask register.
@@ -157,6 +161,7 @@ impl Nvme {
             sanitize: Sanitize::default(),
             shutdown_flushes: 0,
             shutdown_wanted: false,
+            looks: Looks::default(),
             work_at: None,
             held_interrupts: 0,
             namespaces,

@@ -1,6 +1,6 @@
 //! A namespace: an image seen as logical blocks.
 
-use super::image::{Image, SlowOp};
+use super::image::{Image, ImageOp};
 use super::status::Status;
 use std::io;
 
@@ -61,30 +61,58 @@ impl Namespace {
         if self.image.is_read_only() { Err(Status::NAMESPACE_WRITE_PROTECTED) } else { Ok(()) }
     }
 
-    pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<Vec<u8>, Status> {
-        let mut data = vec![0; len as usize];
-        self.image.read(offset, &mut data).map_err(|error| {
-            self.failures += 1;
-            log_failure("read", offset, &error, self.failures);
-            Status::UNRECOVERED_READ_ERROR
-        })?;
-        Ok(data)
+    /// Reads, unless that would have to wait.
+    ///
+    /// # Errors
+    ///
+    /// Unrecovered Read Error.
+    pub(super) fn read_now(&mut self, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Status> {
+        let mut data = vec![0; len];
+        match self.image.read_now(offset, &mut data) {
+            Ok(done) => Ok(done.then_some(data)),
+            Err(error) => Err(self.read_failed(offset, &error)),
+        }
     }
 
-    pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Status> {
-        self.image.write(offset, data).map_err(|error| {
-            self.failures += 1;
-            log_failure("write", offset, &error, self.failures);
-            Status::WRITE_FAULT
-        })
+    /// Writes, unless that would have to wait; whether it is done.
+    ///
+    /// # Errors
+    ///
+    /// Write Fault.
+    pub(super) fn write_now(&mut self, offset: u64, data: &[u8]) -> Result<bool, Status> {
+        self.image.write_now(offset, data).map_err(|error| self.write_failed(offset, &error))
     }
 
-    /// Starts what can take long.
+    /// What a command ends with whose blocks cannot be read. Every failure is a media error in the
+    /// health log.
+    pub(super) fn read_failed(&mut self, offset: u64, error: &io::Error) -> Status {
+        self.failed("read", offset, error);
+        Status::UNRECOVERED_READ_ERROR
+    }
+
+    /// As [`read_failed`](Self::read_failed), of blocks that cannot be written.
+    pub(super) fn write_failed(&mut self, offset: u64, error: &io::Error) -> Status {
+        self.failed("write", offset, error);
+        Status::WRITE_FAULT
+    }
+
+    /// Ever fewer failures are told.
+    fn failed(&mut self, what: &str, offset: u64, error: &io::Error) {
+        self.failures += 1;
+        let failures = self.failures;
+        if failures.is_power_of_two() {
+            tracing::warn!(
+                "NVMe image: {what} at byte {offset} failed ({failures} so far): {error}"
+            );
+        }
+    }
+
+    /// Starts what may have to wait for storage.
     ///
     /// # Errors
     ///
     /// Internal Error, which a host may try again, when the image takes no more.
-    pub(super) fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Status> {
+    pub(super) fn start(&mut self, id: u64, op: ImageOp) -> Result<(), Status> {
         self.image.start(id, op).map_err(|_| Status::INTERNAL_ERROR)
     }
 
@@ -92,12 +120,5 @@ impl Namespace {
     pub(super) fn abandon(&mut self) {
         self.image.abandon();
         self.formatting = false;
-    }
-}
-
-/// Every failure is a media error in the health log; ever fewer of them are told here.
-fn log_failure(what: &str, offset: u64, error: &io::Error, failures: u64) {
-    if failures.is_power_of_two() {
-        tracing::warn!("NVMe image: {what} at byte {offset} failed ({failures} so far): {error}");
     }
 }

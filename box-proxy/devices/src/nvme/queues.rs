@@ -1,7 +1,7 @@
 //! The controller's queues, and the admin commands that make and delete them.
 
 use super::Nvme;
-use super::command::{Outcome, State, Token};
+use super::command::{Outcome, Token};
 use super::entry::Sqe;
 use super::queue::{CompletionQueue, SubmissionQueue};
 use super::regs::MAX_QUEUE_ENTRIES;
@@ -145,7 +145,7 @@ impl Nvme {
             _ => return Err(Status::INVALID_QUEUE_ID),
         }
         for index in self.commands.of_queue(id) {
-            if self.commands.get(index).is_some_and(|command| command.state == State::Slow) {
+            if self.commands.get(index).is_some_and(|command| command.state.is_at_image()) {
                 self.cancel_slow(index, Status::ABORTED_SQ_DELETION);
             } else {
                 self.stop_command(port, index, Status::ABORTED_SQ_DELETION);

@@ -3,7 +3,7 @@
 use super::Nvme;
 use super::command::SHUTDOWN;
 use super::events::Event;
-use super::image::SlowOp;
+use super::image::ImageOp;
 use super::namespace::Namespace;
 use super::queue::{CompletionQueue, SubmissionQueue};
 use super::regs;
@@ -212,7 +212,7 @@ impl Nvme {
             return;
         }
         for namespace in &mut self.namespaces {
-            match namespace.start(SHUTDOWN, SlowOp::Flush) {
+            match namespace.start(SHUTDOWN, ImageOp::Flush) {
                 Ok(()) => self.shutdown_flushes += 1,
                 // The image takes no more: everything once more, later.
                 Err(_) => self.shutdown_wanted = true,

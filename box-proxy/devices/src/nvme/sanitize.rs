@@ -4,7 +4,7 @@
 use super::Nvme;
 use super::command::SANITIZE;
 use super::entry::Sqe;
-use super::image::{SlowOp, Zeroing};
+use super::image::{ImageOp, Zeroing};
 use super::status::Status;
 use std::io;
 
@@ -98,7 +98,7 @@ impl Nvme {
     pub(super) fn erase_blocks(&mut self) {
         let (mut outstanding, mut failed) = (0, false);
         for namespace in &mut self.namespaces {
-            let op = SlowOp::zero(0..namespace.image.size(), Zeroing::Deallocated, true);
+            let op = ImageOp::zero(0..namespace.image.size(), Zeroing::Deallocated, true);
             match namespace.start(SANITIZE, op) {
                 Ok(()) => outstanding += 1,
                 Err(_) => failed = true,

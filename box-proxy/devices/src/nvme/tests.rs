@@ -3,7 +3,7 @@
 mod bench;
 mod resets;
 
-use super::image::{Full, Image, MemoryImage, SlowOp};
+use super::image::{Ended, Full, Image, ImageOp, MemoryImage};
 use super::status::Status;
 use super::*;
 use crate::device::{Device, ResetKind};
@@ -529,15 +529,15 @@ impl Image for Odd {
         self.read_only
     }
 
-    fn read(&mut self, _: u64, _: &mut [u8]) -> std::io::Result<()> {
-        self.result()
+    fn read_now(&mut self, _: u64, _: &mut [u8]) -> std::io::Result<bool> {
+        self.result().map(|()| true)
     }
 
-    fn write(&mut self, _: u64, _: &[u8]) -> std::io::Result<()> {
-        self.result()
+    fn write_now(&mut self, _: u64, _: &[u8]) -> std::io::Result<bool> {
+        self.result().map(|()| true)
     }
 
-    fn start(&mut self, id: u64, _: SlowOp) -> Result<(), Full> {
+    fn start(&mut self, id: u64, _: ImageOp) -> Result<(), Full> {
         if self.refusals > 0 {
             self.refusals -= 1;
             return Err(Full);
@@ -556,13 +556,13 @@ impl Image for Odd {
         true
     }
 
-    fn finished(&mut self) -> Option<(u64, std::io::Result<()>)> {
+    fn finished(&mut self) -> Option<Ended> {
         if self.polls_left > 0 {
             self.polls_left -= 1;
             return None;
         }
         let id = self.started.pop_front()?;
-        Some((id, self.result()))
+        Some((id, self.result().map(|()| Vec::new())))
     }
 }
 

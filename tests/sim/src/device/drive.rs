@@ -7,7 +7,7 @@ use crate::random::{Drawer, Random};
 use device_models::Device as _;
 use device_models::endpoint::Endpoint;
 use device_models::endpoint::registers::{DEVICE_CONTROL, DEVICE_CONTROL_FLR};
-use device_models::nvme::image::{Full, Image, MemoryImage, SlowOp};
+use device_models::nvme::image::{Ended, Full, Image, ImageOp, MemoryImage};
 use device_models::nvme::{BlockSize, Config, Nvme};
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
@@ -73,19 +73,19 @@ impl Image for Medium {
         self.with(|image| image.is_read_only())
     }
 
-    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.with(|image| image.read(offset, buf))
+    fn read_now(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
+        self.with(|image| image.read_now(offset, buf))
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.with(|image| image.write(offset, data))
+    fn write_now(&mut self, offset: u64, data: &[u8]) -> io::Result<bool> {
+        self.with(|image| image.write_now(offset, data))
     }
 
-    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full> {
+    fn start(&mut self, id: u64, op: ImageOp) -> Result<(), Full> {
         self.with(|image| image.start(id, op))
     }
 
-    fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
+    fn finished(&mut self) -> Option<Ended> {
         self.with(Image::finished)
     }
 

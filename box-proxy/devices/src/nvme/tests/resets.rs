@@ -1,8 +1,9 @@
 //! What an image does for a command when the command is given up.
 
-use super::super::background::{Background, STEP_BYTES, Step};
+use super::super::background::{Background, STEP_BYTES, Step, Storage};
 use super::*;
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -13,35 +14,79 @@ const SIZE: u64 = 3 * STEP_BYTES;
 const WRITE_ZEROES: u8 = 0x08;
 const DATASET_MANAGEMENT: u8 = 0x09;
 
-/// An image in memory whose thread tells each step and waits to be let on.
+/// An image in memory whose thread tells each step and waits to be let on. Its blocks are read and
+/// written at once, unless its storage is slow: then a write has to be let on, too.
 struct Gated {
-    bytes: Arc<Mutex<Vec<u8>>>,
+    storage: Arc<Memory>,
     background: Background,
+}
+
+struct Memory {
+    bytes: Mutex<Vec<u8>>,
+    steps: Mutex<(Sender<Step>, Receiver<()>)>,
+    slow: AtomicBool,
+    /// Writes that wait to be let on.
+    waiting: AtomicUsize,
+    may_write: Mutex<Receiver<()>>,
 }
 
 /// The test's end of it.
 struct Gate {
     steps: Receiver<Step>,
     go: Sender<()>,
+    storage: Arc<Memory>,
+    write: Sender<()>,
+}
+
+impl Gate {
+    /// Blocks cannot be read and written at once from now on, or can again.
+    fn set_slow(&self, slow: bool) {
+        self.storage.slow.store(slow, Ordering::Relaxed);
+    }
+}
+
+impl Storage for Arc<Memory> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.slow.load(Ordering::Relaxed) {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.may_write.lock().unwrap().recv().map_err(io::Error::other)?;
+        }
+        self.bytes.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn step(&self, step: Step) -> io::Result<()> {
+        let (told, may_go) = &*self.steps.lock().unwrap();
+        told.send(step).map_err(io::Error::other)?;
+        may_go.recv().map_err(io::Error::other)?;
+        if let Step::Zero { offset, len, .. } = step {
+            self.bytes.lock().unwrap()[offset as usize..(offset + len) as usize].fill(0);
+        }
+        Ok(())
+    }
 }
 
 type Images = Vec<(Box<dyn Image>, BlockSize)>;
 
 fn gated() -> (Images, Gate) {
-    let bytes = Arc::new(Mutex::new(vec![0; SIZE as usize]));
-    let its = Arc::clone(&bytes);
     let (told, steps) = channel();
     let (go, may_go) = channel();
-    let background = Background::spawn(move |step| {
-        told.send(step).map_err(io::Error::other)?;
-        may_go.recv().map_err(io::Error::other)?;
-        if let Step::Zero { offset, len, .. } = step {
-            its.lock().unwrap()[offset as usize..(offset + len) as usize].fill(0);
-        }
-        Ok(())
+    let (write, may_write) = channel();
+    let storage = Arc::new(Memory {
+        bytes: Mutex::new(vec![0; SIZE as usize]),
+        steps: Mutex::new((told, may_go)),
+        slow: AtomicBool::new(false),
+        waiting: AtomicUsize::new(0),
+        may_write: Mutex::new(may_write),
     });
-    let image = Gated { bytes, background: background.unwrap() };
-    (vec![(Box::new(image), BlockSize::B512)], Gate { steps, go })
+    let background = Background::spawn(Arc::clone(&storage)).unwrap();
+    let image = Gated { storage: Arc::clone(&storage), background };
+    (vec![(Box::new(image), BlockSize::B512)], Gate { steps, go, storage, write })
 }
 
 /// What Sanitize Status says: progress, and how the operation stands.
@@ -88,21 +133,25 @@ impl Image for Gated {
         false
     }
 
-    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        buf.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..buf.len()]);
-        Ok(())
+    fn read_now(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
+        if self.storage.slow.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.storage.read(offset, buf).map(|()| true)
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.bytes.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
-        Ok(())
+    fn write_now(&mut self, offset: u64, data: &[u8]) -> io::Result<bool> {
+        if self.storage.slow.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.storage.write(offset, data).map(|()| true)
     }
 
-    fn start(&mut self, id: u64, op: SlowOp) -> Result<(), Full> {
+    fn start(&mut self, id: u64, op: ImageOp) -> Result<(), Full> {
         self.background.start(id, op)
     }
 
-    fn finished(&mut self) -> Option<(u64, io::Result<()>)> {
+    fn finished(&mut self) -> Option<Ended> {
         self.background.finished()
     }
 
@@ -409,4 +458,120 @@ fn a_controller_that_was_shut_down_while_it_was_off_can_be_enabled() {
     }
     assert_eq!(d.csts(), regs::CSTS_RDY);
     d.make_queues(1);
+}
+
+/// What storage makes wait is read, compared and written all the same, and nothing else waits for it.
+#[test]
+fn blocks_that_have_to_wait_for_storage_hold_up_nothing_else() {
+    let (images, gate) = gated();
+    let mut d = Drive::with_queues(images, 1);
+    gate.set_slow(true);
+    d.root.fill(DATA, 4096, 7);
+    let write = d.io_sqe(WRITE, 8, 8, 0, 4096, 0);
+    let slow = d.post_and_ring(1, write);
+    let read = d.io_sqe(READ, 0, 1, 8192, 512, 0);
+    let read = d.post_and_ring(1, read);
+    assert_eq!(d.wait_for(|d| d.take_ids(1).pop()), read);
+    assert!(d.root.memory[DATA + 8192..][..512].iter().all(|byte| *byte == 0));
+    assert_eq!(d.admin(Sqe::admin(0x06).dword(10, 1).prp1(MEMORY)), Ok(0));
+    assert_eq!(d.take_ids(1), [], "it is not written yet");
+    gate.write.send(()).unwrap();
+    assert_eq!(d.wait_for(|d| d.take_ids(1).pop()), slow);
+    let compare = d.post_and_ring(1, write.opcode(0x05));
+    assert_eq!(d.wait_for(|d| d.take_ids(1).pop()), compare);
+    d.root.fill(DATA, 4096, 8);
+    d.post_and_ring(1, write.opcode(0x05));
+    assert_eq!(d.wait_for(|d| d.take(1)), (0, Status::COMPARE_FAILURE));
+    let read = d.io_sqe(READ, 8, 8, 8192, 4096, 0);
+    let read = d.post_and_ring(1, read);
+    assert_eq!(d.wait_for(|d| d.take_ids(1).pop()), read);
+    let came = d.root.memory[DATA + 8192..][..4096].to_vec();
+    assert!(came == d.root.fill(DATA, 4096, 7));
+    let health = d.log_page(2, 512).unwrap();
+    assert_eq!((u64_at(&health, 64), u64_at(&health, 80)), (4, 1), "host reads and writes");
+}
+
+#[test]
+fn a_write_that_waited_is_durable_when_it_has_to_be() {
+    let (images, gate) = gated();
+    let mut d = Drive::with_queues(images, 1);
+    gate.set_slow(true);
+    let write = d.io_sqe(WRITE, 0, 1, 0, 512, 0).or_dword(12, 1 << 30);
+    let write = d.post_and_ring(1, write);
+    gate.write.send(()).unwrap();
+    assert_eq!(d.wait_for(|_| gate.steps.try_recv().ok()), Step::Flush);
+    assert_eq!(d.take_ids(1), [], "it is not durable yet");
+    gate.go.send(()).unwrap();
+    assert_eq!(d.wait_for(|d| d.take_ids(1).pop()), write);
+}
+
+#[test]
+fn nothing_from_before_a_reset_is_written_after_it() {
+    for reset in [Reset::FunctionLevel, Reset::Perst, Reset::Disable, Reset::HastyDisable] {
+        let (images, gate) = gated();
+        let mut d = Drive::with_queues(images, 1);
+        gate.set_slow(true);
+        d.root.fill(DATA, 4096, 9);
+        let write = d.io_sqe(WRITE, 0, 8, 0, 4096, 0);
+        // More than are under way at a time.
+        for _ in 0..10 {
+            d.post_and_ring(1, write);
+        }
+        while gate.storage.waiting.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        reset.begin(&mut d);
+        gate.set_slow(false);
+        (0..10).for_each(|_| gate.write.send(()).unwrap());
+        reset.end(&mut d);
+        d.check_that_data_stays(1, &gate);
+    }
+}
+
+#[test]
+fn deleting_a_queue_waits_for_what_its_commands_write() {
+    let (images, gate) = gated();
+    let mut d = Drive::with_queues(images, 2);
+    gate.set_slow(true);
+    let write = d.io_sqe(WRITE, 0, 8, 0, 4096, 0);
+    d.post_and_ring(1, write);
+    while gate.storage.waiting.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    d.post_and_ring(0, Sqe::admin(0x00).dword(10, 1));
+    for _ in 0..10 {
+        d.let_pass();
+        assert_eq!((d.take(1), d.take(0)), (None, None), "it may still be written");
+    }
+    gate.write.send(()).unwrap();
+    assert_eq!(d.wait_for(|d| d.take(1)), (0, Status::ABORTED_SQ_DELETION));
+    assert_eq!(d.wait_for(|d| d.take(0)), (0, Status::SUCCESS));
+    gate.set_slow(false);
+    d.check_that_data_stays(2, &gate);
+}
+
+/// A format, or a sanitize operation, leaves nothing of a write that it found under way.
+#[test]
+fn nothing_is_left_of_a_write_that_was_under_way_when_blocks_are_erased() {
+    for erase in [Sqe::admin(0x80).dword(1, 1), Sqe::admin(0x84).dword(10, 2)] {
+        let (images, gate) = gated();
+        let mut d = Drive::with_queues(images, 1);
+        gate.set_slow(true);
+        d.root.fill(DATA, 4096, 9);
+        let write = d.io_sqe(WRITE, 0, 8, 0, 4096, 0);
+        d.post_and_ring(1, write);
+        d.post_and_ring(0, erase);
+        for _ in 0..10 {
+            d.let_pass();
+            assert!(gate.steps.try_recv().is_err(), "nothing is erased before it is written");
+        }
+        gate.write.send(()).unwrap();
+        for _ in 0..4 {
+            gate.steps.recv().unwrap();
+            gate.go.send(()).unwrap();
+        }
+        let bytes = || gate.storage.bytes.lock().unwrap()[..4096].to_vec();
+        d.wait_for(|d| (d.take_ids(1).pop().is_some() || !d.take_ids(0).is_empty()).then_some(()));
+        d.wait_for(|_| bytes().iter().all(|byte| *byte == 0).then_some(()));
+    }
 }
