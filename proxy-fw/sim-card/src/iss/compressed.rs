@@ -1,5 +1,12 @@
 //! Compressed instructions (volume I, chapter 16, "C"), as the 32-bit ones that they stand for.
 
+use std::sync::LazyLock;
+
+/// What each compressed instruction stands for, as [`expand`] says; 0, which is no instruction,
+/// where it stands for none.
+pub(super) static EXPANDED: LazyLock<Box<[u32]>> =
+    LazyLock::new(|| (0..=u16::MAX).map(|half| expand(half).unwrap_or(0)).collect());
+
 const LOAD: u32 = 0x03;
 const OP_IMM: u32 = 0x13;
 const STORE: u32 = 0x23;

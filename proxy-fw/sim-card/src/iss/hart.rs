@@ -1,5 +1,6 @@
 //! The hart: its registers, and what happens between instructions.
 
+use super::compressed::EXPANDED;
 use super::execute::Trap;
 use super::trigger::{Action, Triggers};
 use super::{AccessFault, Bus, Width};
@@ -306,7 +307,7 @@ impl Hart {
             let high = bus.fetch(upper).map_err(|AccessFault| Trap::FetchFault(upper))?;
             self.execute(u32::from(high) << 16 | u32::from(low), 4, bus)?
         } else {
-            let expanded = super::expand(low).ok_or(Trap::Illegal(low.into()))?;
+            let expanded = EXPANDED[usize::from(low)];
             self.execute(expanded, 2, bus).map_err(|trap| match trap {
                 Trap::Illegal(_) => Trap::Illegal(low.into()),
                 trap => trap,
