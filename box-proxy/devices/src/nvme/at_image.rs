@@ -14,6 +14,9 @@ const FIRST_LOOK: Duration = Duration::from_micros(2);
 /// Each time they are asked in vain, it takes twice as long until they are asked again: at most this.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_micros(200);
 
+/// What has ended and is gone on with in one look: 128 KB are compared for each at most.
+const ENDED_A_LOOK: usize = 8;
+
 /// When the images are asked again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looks {
@@ -52,8 +55,12 @@ impl Nvme {
         if !self.waits_for_images() {
             return;
         }
+        let mut taken = 0;
         for namespace in 0..self.namespaces.len() {
-            while let Some(ended) = self.namespaces[namespace].image.finished() {
+            while taken < ENDED_A_LOOK
+                && let Some(ended) = self.namespaces[namespace].image.finished()
+            {
+                taken += 1;
                 self.looks = Looks::default();
                 self.ended(port, now, namespace + 1, ended);
             }

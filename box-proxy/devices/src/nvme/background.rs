@@ -1,7 +1,7 @@
 //! Threads for what may wait for storage, whose work can be taken back.
 //!
-//! Some read and write blocks, each as it comes; one does what takes long, in the order in which it
-//! was started and in steps. Before each step it asks, under the same lock under which work is taken
+//! Some read and write blocks, those of which none writes what another one has to do with beside each
+//! other. One does what takes long, in the order in which it was started and in steps. Before each step it asks, under the same lock under which work is taken
 //! back, whether it is still wanted: so that after that at most the one step under way goes on, and it is
 //! known whether there is one. A read or write is one step. The lock is never held over a step.
 
@@ -9,6 +9,7 @@ use super::command::MAX_COMMANDS;
 use super::image::{Ended, ImageOp, Zeroing};
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
@@ -67,13 +68,37 @@ struct Waiting {
     op: ImageOp,
 }
 
+/// The bytes that a transfer reads or writes: none of what takes long.
+#[derive(Clone, Debug)]
+struct Moves {
+    bytes: Range<u64>,
+    writes: bool,
+}
+
+impl Moves {
+    fn new(op: &ImageOp) -> Self {
+        let (offset, len) = match op {
+            ImageOp::Read { offset, len } => (*offset, *len),
+            ImageOp::Write { offset, data } => (*offset, data.len()),
+            ImageOp::Flush | ImageOp::Zero { .. } => (0, 0),
+        };
+        Self { bytes: offset..offset + len as u64, writes: op.is_write() }
+    }
+
+    /// Whether one of two is not to be made beside the other: a block is read as it was before a write
+    /// or as it is after it (NVM Express 1.4 section 6.4, atomic write unit).
+    fn conflicts(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.bytes, &other.bytes);
+        (self.writes || other.writes) && ours.start < theirs.end && theirs.start < ours.end
+    }
+}
+
 #[derive(Debug)]
 struct Running {
     number: u64,
     id: u64,
     fate: Fate,
-    /// Whether it is a write.
-    transfers: bool,
+    moves: Moves,
     /// Whether the step under way changes what blocks read as.
     writing: bool,
 }
@@ -139,6 +164,14 @@ impl Background {
         self.shared.lock().ended.pop_front()
     }
 
+    /// Whether a transfer of these bytes would have nothing to wait for: none that it may not be made
+    /// beside, and no other for want of a thread.
+    pub(super) fn lets_pass(&self, bytes: Range<u64>, writes: bool) -> bool {
+        let state = self.shared.lock();
+        let moves = Moves { bytes, writes };
+        state.transfers.is_empty() && !state.running.iter().any(|r| r.moves.conflicts(&moves))
+    }
+
     /// See [`Image::cancel`](super::image::Image::cancel).
     pub(super) fn cancel(&self, id: u64) {
         let state = &mut *self.shared.lock();
@@ -150,12 +183,17 @@ impl Background {
             }
         }
         for running in state.running.iter_mut().filter(|running| running.id == id) {
-            if running.fate == Fate::Wanted {
-                running.fate = Fate::Cancelled;
+            match running.fate {
+                Fate::Wanted if running.writing => running.fate = Fate::Cancelled,
+                // It changes nothing, however long it goes on.
+                Fate::Wanted => {
+                    running.fate = Fate::Abandoned;
+                    state.ended.push_back((id, Err(cancelled())));
+                }
+                Fate::Cancelled | Fate::Abandoned => {}
             }
         }
-        // What takes long may have waited for a write that is gone.
-        self.shared.slow_changed.notify_one();
+        self.shared.something_is_gone(state);
     }
 
     /// See [`Image::abandon`](super::image::Image::abandon).
@@ -201,28 +239,48 @@ impl State {
         self.transfers.len() + self.slow.len() + running.count() + self.ended.len()
     }
 
-    /// Whether that lane has something that can begin. What zeros blocks comes behind every write
-    /// that was started before it: behind a format or a sanitize operation nothing is left of those.
-    fn is_due(&self, lane: Lane) -> bool {
-        let slow = match lane {
-            Lane::Transfers => return !self.transfers.is_empty(),
-            Lane::Slow => self.slow.front(),
+    /// The place of what that lane can begin.
+    fn due(&self, lane: Lane) -> Option<usize> {
+        match lane {
+            Lane::Transfers => (0..self.transfers.len()).find(|&place| self.may_move(place)),
+            Lane::Slow => self.may_be_slow(self.slow.front()?).then_some(0),
+        }
+    }
+
+    /// Whether a transfer has none before it that it may not be made beside.
+    fn may_move(&self, place: usize) -> bool {
+        let moves = Moves::new(&self.transfers[place].op);
+        let mut waiting = self.transfers.iter().take(place).map(|other| Moves::new(&other.op));
+        !self.running.iter().any(|other| other.moves.conflicts(&moves))
+            && !waiting.any(|other| other.conflicts(&moves))
+    }
+
+    /// What zeros blocks comes behind every transfer that was started before it: after a format or a
+    /// sanitize operation nothing is written, and nothing comes from a read, that was there before. A
+    /// read that nobody will hear of is not waited for.
+    fn may_be_slow(&self, slow: &Waiting) -> bool {
+        let waited_for = |running: &&Running| {
+            !running.moves.bytes.is_empty() && (running.writing || running.fate != Fate::Abandoned)
         };
-        slow.is_some_and(|slow| match slow.op {
-            ImageOp::Zero { .. } => {
-                let waiting = self.transfers.iter().filter(|other| other.op.is_write());
-                let running = self.running.iter().filter(|other| other.transfers && other.writing);
-                let mut writes = waiting.map(|w| w.number).chain(running.map(|r| r.number));
-                writes.all(|number| number > slow.number)
-            }
-            _ => true,
-        })
+        let running = self.running.iter().filter(waited_for).map(|running| running.number);
+        let mut before = self.transfers.iter().map(|waiting| waiting.number).chain(running);
+        !matches!(slow.op, ImageOp::Zero { .. }) || before.all(|number| number > slow.number)
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds the lock")
+    }
+
+    /// Others may have waited for it.
+    fn something_is_gone(&self, state: &State) {
+        if !state.transfers.is_empty() {
+            self.transfers_changed.notify_all();
+        }
+        if !state.slow.is_empty() {
+            self.slow_changed.notify_one();
+        }
     }
 
     fn serve(&self, lane: Lane, storage: &impl Storage) {
@@ -253,16 +311,17 @@ impl Shared {
             Lane::Transfers => &self.transfers_changed,
             Lane::Slow => &self.slow_changed,
         };
-        let idle = |state: &mut State| !state.closed && !state.is_due(lane);
+        let idle = |state: &mut State| !state.closed && state.due(lane).is_none();
         let mut state = changed.wait_while(self.lock(), idle).expect("as of taking the lock");
+        let place = state.due(lane)?;
         let waiting = match lane {
             Lane::Transfers => &mut state.transfers,
             Lane::Slow => &mut state.slow,
         };
-        let Waiting { number, id, op } = waiting.pop_front()?;
-        let transfers = lane == Lane::Transfers;
-        let writing = op.is_write();
-        state.running.push(Running { number, id, fate: Fate::Wanted, transfers, writing });
+        let Waiting { number, id, op } = waiting.remove(place)?;
+        let moves = Moves::new(&op);
+        let writing = moves.writes;
+        state.running.push(Running { number, id, fate: Fate::Wanted, moves, writing });
         Some((number, op))
     }
 
@@ -283,8 +342,8 @@ impl Shared {
         if running.fate != Fate::Abandoned {
             state.ended.push_back((running.id, result));
         }
-        if running.writing && !state.slow.is_empty() {
-            self.slow_changed.notify_one();
+        if !running.moves.bytes.is_empty() {
+            self.something_is_gone(&state);
         }
     }
 }
@@ -454,16 +513,16 @@ mod tests {
     #[test]
     fn a_write_that_hangs_holds_up_no_other_and_no_read_or_flush() {
         let (background, steps, go, gate) = gated_with_writes();
-        background.start(1, write(1)).unwrap();
-        assert_eq!(gate.writes.recv(), Ok(1));
+        background.start(1, write(512)).unwrap();
+        assert_eq!(gate.writes.recv(), Ok(512));
         background.start(2, ImageOp::Read { offset: 7, len: 3 }).unwrap();
         assert!(matches!(wait(&background), (2, Ok(data)) if data == [7; 3]));
         background.start(3, ImageOp::Flush).unwrap();
         assert_eq!(steps.recv(), Ok(Step::Flush));
         go.send(()).unwrap();
         assert!(matches!(wait(&background), (3, Ok(_))));
-        background.start(4, write(4)).unwrap();
-        assert_eq!(gate.writes.recv(), Ok(4), "beside the first");
+        background.start(4, write(4096)).unwrap();
+        assert_eq!(gate.writes.recv(), Ok(4096), "beside the first");
         (0..2).for_each(|_| gate.write.send(()).unwrap());
         let mut ended = [wait(&background).0, wait(&background).0];
         ended.sort_unstable();
@@ -475,10 +534,10 @@ mod tests {
         let (background, steps, go, gate) = gated_with_writes();
         // The last one waits for a thread.
         for id in 0..=TRANSFERS as u64 {
-            background.start(id, write(id)).unwrap();
+            background.start(id, write(id * 512)).unwrap();
         }
         background.start(100, zero(1)).unwrap();
-        background.start(101, write(101)).unwrap();
+        background.start(101, write(101 * 512)).unwrap();
         for _ in 0..TRANSFERS {
             gate.writes.recv().unwrap();
             assert!(steps.try_recv().is_err(), "a write is still to come");
@@ -493,10 +552,65 @@ mod tests {
     }
 
     #[test]
+    fn transfers_of_the_same_bytes_are_made_one_after_the_other() {
+        let (background, _steps, _go, gate) = gated_with_writes();
+        background.start(1, write(0)).unwrap();
+        gate.writes.recv().unwrap();
+        background.start(2, ImageOp::Read { offset: 511, len: 2 }).unwrap();
+        background.start(3, write(512)).unwrap();
+        background.start(4, ImageOp::Read { offset: 1024, len: 1 }).unwrap();
+        assert!(matches!(wait(&background), (4, Ok(_))), "it has to do with none of them");
+        assert!(gate.writes.try_recv().is_err(), "the read is before the second write");
+        assert!(!background.lets_pass(1024..1025, false), "others wait");
+        gate.write.send(()).unwrap();
+        assert_eq!(gate.writes.recv(), Ok(512));
+        let mut ended = [wait(&background).0, wait(&background).0];
+        ended.sort_unstable();
+        assert_eq!(ended, [1, 2]);
+        let passes = |bytes, writes| background.lets_pass(bytes, writes);
+        assert_eq!([passes(0..512, true), passes(1023..1024, false)], [true, false]);
+        gate.write.send(()).unwrap();
+        assert_eq!(wait(&background).0, 3);
+        assert!(passes(0..2048, true));
+    }
+
+    #[test]
+    fn what_only_reads_or_flushes_is_cancelled_at_once() {
+        let (background, steps, go) = gated();
+        background.start(1, ImageOp::Flush).unwrap();
+        steps.recv().unwrap();
+        background.cancel(1);
+        assert!(matches!(background.finished(), Some((1, Err(_)))));
+        background.start(2, ImageOp::Flush).unwrap();
+        go.send(()).unwrap();
+        assert_eq!(steps.recv(), Ok(Step::Flush), "and the thread goes on");
+        go.send(()).unwrap();
+        assert!(matches!(wait(&background), (2, Ok(_))), "the first is not heard of again");
+        assert!(background.is_settled());
+    }
+
+    #[test]
+    fn a_transfer_that_was_given_up_before_it_began_is_not_made() {
+        let (background, _steps, _go, gate) = gated_with_writes();
+        for id in 0..10 {
+            background.start(id, write(id * 512)).unwrap();
+        }
+        assert_eq!(gate.writes.iter().take(TRANSFERS).count(), TRANSFERS);
+        background.abandon();
+        (0..10).for_each(|_| gate.write.send(()).unwrap());
+        while !background.is_settled() {
+            thread::yield_now();
+        }
+        background.start(11, write(1 << 20)).unwrap();
+        assert_eq!(wait(&background).0, 11);
+        assert_eq!(gate.writes.try_iter().collect::<Vec<_>>(), [1 << 20]);
+    }
+
+    #[test]
     fn zeros_do_not_wait_for_a_write_that_is_cancelled() {
         let (background, steps, go, gate) = gated_with_writes();
         for id in 0..=TRANSFERS as u64 {
-            background.start(id, write(id)).unwrap();
+            background.start(id, write(id * 512)).unwrap();
         }
         assert_eq!(gate.writes.iter().take(TRANSFERS).count(), TRANSFERS);
         background.start(100, zero(1)).unwrap();

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 /// Commands that one call carries out. Each reads or writes 128 KB of the image at most.
 const COMMANDS_A_CALL: usize = 2;
-/// Commands whose data waits for the link: no more is read ahead from the images.
+/// Commands whose data waits for the link: beyond them no command is carried out. What images have been
+/// asked for by then comes all the same.
 const SENDING: usize = 8;
 /// Bytes of DMA writes that wait in front of the link, beyond which no data is added.
 const WRITE_BACKLOG: usize = 64 * 1024;

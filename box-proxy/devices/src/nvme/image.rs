@@ -3,13 +3,13 @@
 pub use super::background::{Full, MAX_OPS};
 
 use super::background::{Background, Step, Storage};
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What may have to wait for storage: the image does it beside everything else.
@@ -264,7 +264,7 @@ impl FileImage {
     /// [`ImageError`] names the file and says what to do.
     pub fn open(path: &Path, read_only: bool) -> Result<Self, ImageError> {
         let failed = |error| ImageError::Open { path: path.into(), error };
-        let file = OpenOptions::new().read(true).write(!read_only).open(path).map_err(failed)?;
+        let file = open(path, read_only).map_err(failed)?;
         let lock = if read_only {
             FlockOperation::NonBlockingLockShared
         } else {
@@ -282,6 +282,17 @@ impl FileImage {
         let background = file.try_clone().and_then(Background::spawn).map_err(failed)?;
         let (reads, writes) = Default::default();
         Ok(Self { file, size, read_only, reads, writes, background })
+    }
+}
+
+/// Opens an image. A read is not to write when it was: that can wait for storage, too. Only who
+/// owns the file may leave it out.
+fn open(path: &Path, read_only: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(!read_only);
+    match options.clone().custom_flags(OFlags::NOATIME.bits() as i32).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => options.open(path),
+        result => result,
     }
 }
 
@@ -361,12 +372,18 @@ impl Image for FileImage {
     }
 
     fn read_now(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
+        let want = buf.len();
+        if !self.background.lets_pass(offset..offset + want as u64, false) {
+            return Ok(false);
+        }
         let mut parts = [IoSliceMut::new(buf)];
-        let want = parts[0].len();
         self.reads.was_made(want, |flags| preadv2(&self.file, &mut parts, offset, flags))
     }
 
     fn write_now(&mut self, offset: u64, data: &[u8]) -> io::Result<bool> {
+        if !self.background.lets_pass(offset..offset + data.len() as u64, true) {
+            return Ok(false);
+        }
         let parts = [IoSlice::new(data)];
         self.writes.was_made(data.len(), |flags| pwritev2(&self.file, &parts, offset, flags))
     }
@@ -446,12 +463,11 @@ mod tests {
         let path = dir.path().join("image");
         std::fs::write(&path, vec![7; 1 << 16]).unwrap();
         let mut image = FileImage::open(&path, false).unwrap();
-        if image.write_now(512, &[1; 512]).unwrap() {
-            assert_eq!(std::fs::read(&path).unwrap()[512..1024], [1; 512]);
-        } else {
+        if !image.write_now(512, &[1; 512]).unwrap() {
             image.start(1, ImageOp::Write { offset: 512, data: vec![1; 512] }).unwrap();
             assert!(matches!(wait(&mut image), (1, Ok(_))));
         }
+        assert_eq!(std::fs::read(&path).unwrap()[511..1025], [&[7][..], &[1; 512], &[7]].concat());
         let mut data = [0; 513];
         if image.read_now(512, &mut data).unwrap() {
             assert_eq!((data[511], data[512]), (1, 7));

@@ -38,7 +38,7 @@ impl Link {
             self.lose_path(path);
             let pause = self.config.min_rto;
             let entry = &mut self.paths[path];
-            (entry.timeout_at, entry.doubt_at) = (None, None);
+            (entry.timeout_at, entry.doubt_at, entry.backoff) = (None, None, 0);
             // It is not lost: if there is such a path again, it is a new one.
             entry.health =
                 Health::Suspect { since: entry.next_packet, pause, tries: 0, lost: false };

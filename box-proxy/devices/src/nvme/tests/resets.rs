@@ -134,7 +134,8 @@ impl Image for Gated {
     }
 
     fn read_now(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
-        if self.storage.slow.load(Ordering::Relaxed) {
+        let bytes = offset..offset + buf.len() as u64;
+        if self.storage.slow.load(Ordering::Relaxed) || !self.background.lets_pass(bytes, false) {
             return Ok(false);
         }
         self.storage.read(offset, buf).map(|()| true)
@@ -513,17 +514,19 @@ fn nothing_from_before_a_reset_is_written_after_it() {
         gate.set_slow(true);
         d.root.fill(DATA, 4096, 9);
         let write = d.io_sqe(WRITE, 0, 8, 0, 4096, 0);
-        // More than are under way at a time.
+        // The others have to wait for the first one.
         for _ in 0..10 {
             d.post_and_ring(1, write);
         }
-        while gate.storage.waiting.load(Ordering::Relaxed) == 0 {
+        let waiting = || gate.storage.waiting.load(Ordering::Relaxed);
+        while waiting() == 0 {
             std::thread::yield_now();
         }
         reset.begin(&mut d);
-        gate.set_slow(false);
-        (0..10).for_each(|_| gate.write.send(()).unwrap());
+        gate.write.send(()).unwrap();
         reset.end(&mut d);
+        assert_eq!(waiting(), 1, "of what had not begun nothing is written");
+        gate.set_slow(false);
         d.check_that_data_stays(1, &gate);
     }
 }
