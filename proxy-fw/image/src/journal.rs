@@ -193,13 +193,18 @@ fn find<F: NorFlash>(
     for block in 0..2 {
         let mut end = 0;
         for at in (0..block_len).step_by(record.len()) {
-            flash.read(region.start + u32::from(block) * block_len + at, record)?;
+            let address = region.start + u32::from(block) * block_len + at;
+            flash.read(address, record)?;
+            if parse(record).is_none() && record.iter().any(|&byte| byte != 0xff) {
+                // The bus tells no error: a bit of a good record may have come wrong.
+                flash.read(address, record)?;
+            }
             if record.iter().any(|&byte| byte != 0xff) {
                 end = at + record.len() as u32;
             }
             let Some((sequence, found)) = parse(record) else { continue };
             let before = newest.as_ref().map_or(0, |newest| newest.sequence);
-            if sequence > before && content(found) {
+            if sequence >= before && content(found) {
                 newest = Some(Newest { sequence, holder: block, end });
             }
         }

@@ -387,10 +387,10 @@ impl<R: CardRole> Card<R> {
         self.role.set_surroundings(&counters);
     }
 
-    /// Tells the manager why this life began, in each conversation until all of it has gone out in one.
+    /// Tells the manager why this life began, in each conversation until all of it has arrived in one.
     #[inline(never)]
     fn explain(&mut self) -> bool {
-        if !self.manage.conversation().has_room() {
+        if !self.manage.is_acknowledged() {
             return false;
         }
         let explained = core::mem::replace(&mut self.explained, true);

@@ -89,8 +89,9 @@ impl Slots {
             SlotId::A => "a",
             SlotId::B => "b",
         };
-        let recorded = open().is_ok_and(|mut flash| self.update.report_healthy(&mut flash).is_ok());
-        if recorded {
+        // A flash may fail for once.
+        let record = |mut flash| (0..2).any(|_| self.update.report_healthy(&mut flash).is_ok());
+        if open().is_ok_and(record) {
             log!(info, "the image in slot {=str} is healthy", slot);
             self.trying = false;
         } else {

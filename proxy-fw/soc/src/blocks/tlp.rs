@@ -30,8 +30,9 @@ const HAPPENINGS: usize = 2 * MAX_SLOTS;
 /// for one.
 pub const EVENT_BUFFERS: usize = 8;
 
-/// Descriptors that one look takes in.
-const DESCRIPTORS_A_LOOK: usize = 32;
+/// Descriptors that one look takes in: all that a ring has. An event may be the last of them, and what is to be
+/// sent is not to be sent before it is known.
+const DESCRIPTORS_A_LOOK: usize = 256;
 
 /// A slot's grants are at most so far ahead (`slot.receive_grant`, `slot.transmit_grant`).
 const MAX_AHEAD: u8 = 128;

@@ -207,7 +207,10 @@ impl Management {
     /// wire: whoever sent it sends it again.
     pub fn handle_frame(&mut self, frame: &[u8]) {
         self.counts.frames += 1;
-        if self.pending.is_some() || frame.len() > self.frame.len() {
+        // A DHCP server without an address could not be asked to renew a lease: the stack panics. Nobody
+        // else without one has to say anything to a card.
+        let from_nowhere = frame.get(26..30) == Some(&[0; 4]) && frame[12..14] == [8, 0];
+        if from_nowhere || self.pending.is_some() || frame.len() > self.frame.len() {
             self.counts.lost += 1;
             return;
         }
@@ -274,7 +277,9 @@ impl Management {
                 let [a, b, c, d] = lease.address.address().octets();
                 let prefix = lease.address.prefix_len();
                 log!(info, "leased address {=u8}.{=u8}.{=u8}.{=u8}/{=u8}", a, b, c, d, prefix);
-                set_address(&mut self.interface, Some((lease.address, lease.router)));
+                // A server is not to be trusted: to send to no host is a panic of the stack's.
+                let router = lease.router.filter(|&router| IpAddress::from(router).is_unicast());
+                set_address(&mut self.interface, Some((lease.address, router)));
             }
             Some(dhcpv4::Event::Deconfigured) => {
                 // The stack says so, too, when it has had none yet.
@@ -319,6 +324,8 @@ impl Management {
                 } else if !socket.is_active() {
                     self.conversation.handle_closed(now);
                     self.stream = Stream::None;
+                    // The address may be another machine's by now: who has it is asked anew.
+                    renew(&mut self.interface, None);
                 }
             }
             Stream::Open => self.move_bytes(now),
@@ -355,6 +362,12 @@ impl Management {
         self.conversation.say(message)
     }
 
+    /// Whether all that was said has reached the manager's machine.
+    pub fn is_acknowledged(&self) -> bool {
+        let socket = self.sockets.get::<tcp::Socket<'_>>(self.tcp);
+        self.conversation.outgoing().is_empty() && socket.send_queue() == 0
+    }
+
     /// What was counted, by name.
     pub fn counters(&self) -> [(&'static str, u64); 5] {
         let counts = self.counts;
@@ -368,17 +381,25 @@ impl Management {
     }
 }
 
-fn set_address(interface: &mut Interface, address: Option<(Ipv4Cidr, Option<Ipv4Address>)>) {
+/// Forgets the addresses of neighbours, and changes its own if there is a new one, or to be none.
+#[inline(never)]
+fn renew(interface: &mut Interface, own: Option<Option<Ipv4Cidr>>) {
     interface.update_ip_addrs(|addresses| {
+        let Some(own) = own else { return };
         addresses.clear();
-        if let Some((address, _)) = address {
-            addresses.push(IpCidr::Ipv4(address)).expect("there is room for one");
+        if let Some(own) = own {
+            let pushed = addresses.push(IpCidr::Ipv4(own));
+            assert!(pushed.is_ok(), "there is room for one");
         }
     });
+}
+
+fn set_address(interface: &mut Interface, address: Option<(Ipv4Cidr, Option<Ipv4Address>)>) {
+    renew(interface, Some(address.map(|(own, _)| own)));
     match address.and_then(|(_, gateway)| gateway) {
         Some(gateway) => {
             let added = interface.routes_mut().add_default_ipv4_route(gateway);
-            added.expect("there is room for one");
+            assert!(added.is_ok(), "there is room for one");
         }
         None => {
             interface.routes_mut().remove_default_ipv4_route();

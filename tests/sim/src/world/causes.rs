@@ -113,12 +113,15 @@ impl World {
                         let (slot, epoch) = (binding.slot, binding.epoch);
                         self.lied.contains(&(node, peer, slot, epoch))
                     }
-                    BindingFailure::PeerUnbound => binding.may_be_stillborn(),
+                    // Its device may have been pulled before its host took it, while its box stood still.
+                    BindingFailure::PeerUnbound | BindingFailure::DeviceGone => {
+                        binding.may_be_stillborn()
+                    }
                     BindingFailure::HostLetGo => {
                         node < hosts && self.hosts[node].let_go_of == Some(index)
                     }
-                    // Whoever pulls a device, or hears that a link is down, notes it before.
-                    BindingFailure::DeviceGone | BindingFailure::LinkDown => false,
+                    // Whoever hears that a link is down notes it before.
+                    BindingFailure::LinkDown => false,
                 }
         });
         if !has_cause {

@@ -23,6 +23,8 @@ struct State {
     encoder: defmt::Encoder,
     /// A frame is begun and not ended.
     in_frame: bool,
+    /// Some of the last frame had no room for a probe.
+    lost: bool,
     /// To a probe. Until there is one, what is full stays full: nobody waits.
     probe: Option<UpChannel>,
 }
@@ -33,18 +35,24 @@ struct Shared(UnsafeCell<State>);
 // else runs, or nothing that comes back: what ends a life.
 unsafe impl Sync for Shared {}
 
-static STATE: Shared =
-    Shared(UnsafeCell::new(State { encoder: defmt::Encoder::new(), in_frame: false, probe: None }));
+static STATE: Shared = Shared(UnsafeCell::new(State {
+    encoder: defmt::Encoder::new(),
+    in_frame: false,
+    lost: false,
+    probe: None,
+}));
+
+/// Whether there was room for it.
+#[inline(never)]
+fn put(probe: &mut Option<UpChannel>, bytes: &[u8]) -> bool {
+    dxpu_console(bytes);
+    probe.as_mut().is_none_or(|probe| probe.write(bytes) == bytes.len())
+}
 
 impl State {
     fn encode(&mut self, encode: impl FnOnce(&mut defmt::Encoder, &mut dyn FnMut(&[u8]))) {
-        let Self { encoder, probe, .. } = self;
-        encode(encoder, &mut |bytes| {
-            dxpu_console(bytes);
-            if let Some(probe) = probe {
-                probe.write(bytes);
-            }
-        });
+        let Self { encoder, probe, lost, .. } = self;
+        encode(encoder, &mut |bytes| *lost |= !put(probe, bytes));
     }
 }
 
@@ -65,8 +73,10 @@ unsafe impl defmt::Logger for Log {
     fn acquire() {
         // SAFETY: as said above.
         let state = unsafe { &mut *STATE.0.get() };
-        if core::mem::replace(&mut state.in_frame, true) {
-            // What ends a life may come in the middle of a frame, which stays a torn one.
+        let unended = core::mem::replace(&mut state.in_frame, true);
+        if unended | core::mem::take(&mut state.lost) {
+            // What ends a life may come in the middle of a frame, which stays a torn one, and so does
+            // one that has no room where a probe does not fetch it: a new encoder marks where it ends.
             state.encoder = defmt::Encoder::new();
         }
         state.encode(|encoder, write| encoder.start_frame(write));

@@ -1,5 +1,7 @@
 //! The card's IP against a manager's.
 
+mod dhcp;
+
 use super::*;
 use crate::testing::{WireMac, at_fixed_address};
 use proxy_core::control::{
