@@ -1,5 +1,6 @@
 use std::vec::Vec;
 
+use embedded_storage::nor_flash::{ErrorType, NorFlash, ReadNorFlash};
 use nor_model::{Direct, Fault, Nor, Part};
 
 use super::*;
@@ -220,4 +221,75 @@ fn a_record_that_means_nothing_keeps_no_other_from_being_kept() {
         assert_eq!(newest, Some(content(1).to_vec()));
         journal.append(&mut flash, &content(1)).unwrap();
     }
+}
+
+/// A flash on a bus that turns over a bit of one read, and tells nobody.
+struct Noisy {
+    flash: Flash,
+    /// Reads until then.
+    left: u32,
+}
+
+impl ErrorType for Noisy {
+    type Error = Fault;
+}
+
+impl ReadNorFlash for Noisy {
+    const READ_SIZE: usize = 1;
+
+    fn read(&mut self, at: u32, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.flash.read(at, bytes)?;
+        self.left = self.left.wrapping_sub(1);
+        if self.left == 0 {
+            bytes[7] ^= 1 << 3;
+        }
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        self.flash.capacity()
+    }
+}
+
+impl NorFlash for Noisy {
+    const WRITE_SIZE: usize = Flash::WRITE_SIZE;
+    const ERASE_SIZE: usize = Flash::ERASE_SIZE;
+
+    fn erase(&mut self, from: u32, to: u32) -> Result<(), Fault> {
+        self.flash.erase(from, to)
+    }
+
+    fn write(&mut self, at: u32, bytes: &[u8]) -> Result<(), Fault> {
+        self.flash.write(at, bytes)
+    }
+}
+
+/// Neither what was recorded last is overlooked, nor is a place taken for used.
+#[test]
+fn a_bit_that_comes_wrong_once_is_no_record_lost() {
+    for records in [1, 2, PLACES, PLACES + 3, 2 * PLACES] {
+        for read in 1..=2 * PLACES {
+            let mut noisy = Noisy { flash: filled(records, 1), left: read };
+            let mut found = None;
+            let journal = Journal::<64>::open(&mut noisy, REGION, |content| {
+                found = Some(content.to_vec());
+                true
+            });
+            assert_eq!((found, journal.unwrap().sequence()), (newest(records), records), "{read}");
+            let (whole, _) = open(&mut noisy.flash);
+            assert_eq!(whole.sequence(), records);
+        }
+    }
+}
+
+/// Of two with the same number, which a reader that overlooked the first one leaves, the second counts.
+#[test]
+fn of_two_records_of_the_same_number_the_later_one_is_the_newest() {
+    let mut flash = filled(3, 1);
+    let again = Journal::<64>::record(3, &content(77));
+    flash.write(REGION.start + 3 * 64, &again).unwrap();
+    let (mut journal, found) = open(&mut flash);
+    assert_eq!(found, Some(content(77).to_vec()));
+    journal.append(&mut flash, &content(4)).unwrap();
+    assert_eq!(open(&mut flash).1, newest(4));
 }

@@ -336,12 +336,12 @@ impl Management {
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.tcp);
         while socket.can_recv() && !self.conversation.room().is_empty() {
             let got = socket.recv_slice(self.conversation.room());
-            let Ok(got) = got else { panic!("it can receive") };
+            let Ok(got) = got else { panic!("it can") };
             self.conversation.handle_received(got);
         }
         while socket.can_send() && !self.conversation.outgoing().is_empty() {
             let sent = socket.send_slice(self.conversation.outgoing());
-            let Ok(sent) = sent else { panic!("it can send") };
+            let Ok(sent) = sent else { panic!("it can") };
             self.conversation.handle_sent(sent);
         }
         if !socket.may_recv() && !socket.can_recv() && !self.conversation.is_to_hear() {
@@ -389,7 +389,7 @@ fn renew(interface: &mut Interface, own: Option<Option<Ipv4Cidr>>) {
         addresses.clear();
         if let Some(own) = own {
             let pushed = addresses.push(IpCidr::Ipv4(own));
-            assert!(pushed.is_ok(), "there is room for one");
+            assert!(pushed.is_ok(), "there is room");
         }
     });
 }
@@ -399,7 +399,7 @@ fn set_address(interface: &mut Interface, address: Option<(Ipv4Cidr, Option<Ipv4
     match address.and_then(|(_, gateway)| gateway) {
         Some(gateway) => {
             let added = interface.routes_mut().add_default_ipv4_route(gateway);
-            assert!(added.is_ok(), "there is room for one");
+            assert!(added.is_ok(), "there is room");
         }
         None => {
             interface.routes_mut().remove_default_ipv4_route();
