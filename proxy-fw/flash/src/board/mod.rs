@@ -15,7 +15,7 @@ use std::path::Path;
 use card_image::{
     AntiDowngrade, BoardName, Layout, Region, Requirements, Role, SecurityVersion, TrustedKey,
 };
-use probe_rs_target::{ChipFamily, CoreAccessOptions, RawFlashAlgorithm};
+use probe_rs_target::{ChipFamily, CoreAccessOptions, MemoryRegion, RawFlashAlgorithm};
 
 use crate::files;
 use crate::image::BootLoader;
@@ -78,6 +78,17 @@ impl Board {
             place: Place::new(name, place::line_of(text, wrong.path)),
             what: wrong.what,
         })
+    }
+
+    /// Whether a program can be at that address on this board: in its flash's window, or in memory.
+    #[must_use]
+    pub fn has_place_for(&self, at: u32) -> bool {
+        let at = u64::from(at);
+        let window = u64::from(self.window);
+        let flash = window..window + u64::from(self.layout.parts().flash);
+        let maps = self.target.variants.iter().flat_map(|variant| &variant.memory_map);
+        let mut memories = maps.filter_map(MemoryRegion::as_ram_region);
+        flash.contains(&at) || memories.any(|memory| memory.range.contains(&at))
     }
 
     /// Reads a board file.

@@ -1,12 +1,14 @@
 //! `read` and `erase`: regions of the flash.
 
 use std::io::Write as _;
+use std::path::Path;
 
-use card_image::{Layout, Region};
+use card_image::{BootStore, Layout, Region, SlotId};
 use embedded_storage::nor_flash::{NorFlash, ReadNorFlash};
 
 use super::args::{Erase, Part, Read};
 use super::output::Output;
+use super::write::store_failure;
 use super::{Bench, cannot_write};
 use crate::card::{CardFlash, FlashFault};
 use crate::failure::Outcome;
@@ -88,11 +90,33 @@ pub(super) fn erase(bench: &Bench, said: &Erase) -> Outcome<()> {
     let regions = regions(said.part, &layout);
     let total: u64 = regions.iter().map(|region| u64::from(region.len)).sum();
     let mut flash = card.flash_to_write()?;
+    let slot = match said.part {
+        Part::SlotA => Some(SlotId::A),
+        Part::SlotB => Some(SlotId::B),
+        Part::BootLoader | Part::BootState | Part::Config | Part::All => None,
+    };
+    if let Some(slot) = slot {
+        give_up(&mut flash, layout, slot, &probe)?;
+    }
     erase_regions(&mut flash, &layout, &regions, &probe, bench.out)?;
     let body = serde_json::json!({ "erased": total });
     bench.out.print(&body, |_| {
         format!("{total} bytes are erased; the card is halted, `dxpu-flash reset` starts it")
     })
+}
+
+/// Records that there is nothing to be started in a slot, nor a writing to go on with.
+fn give_up(
+    flash: &mut CardFlash<'_>,
+    layout: Layout,
+    slot: SlotId,
+    probe: &ProbeName,
+) -> Outcome<()> {
+    let mut store = BootStore::open(flash, layout).map_err(|fault| fault.told(probe))?;
+    if store.state().slot(slot).image().is_none() {
+        return Ok(());
+    }
+    store.give_up(flash, slot).map_err(|error| store_failure(error, probe, Path::new("boot state")))
 }
 
 pub(super) fn erase_regions(

@@ -17,7 +17,7 @@ use super::{Bench, config, read_image, read_program, regions};
 use crate::board::Board;
 use crate::card::{Card, CardFlash, FlashFault};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::image::{from_elf, whole};
+use crate::image::{BootLoader, from_elf, whole};
 use crate::probe::ProbeName;
 
 /// Bytes that are written between two steps of the bar.
@@ -185,6 +185,11 @@ pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Ve
                 "is it the boot loader (`boot`) and no firmware? Firmware is written as an image",
             ));
         }
+        if !board.has_place_for(program.load) {
+            let what =
+                format!("it runs at {:#010x}, where a {} has no memory", program.load, board.name);
+            return Err(wrong(what).check("is it the boot loader of another board?"));
+        }
         board.boot_loader.in_flash(&program.payload)
     } else {
         bytes
@@ -196,6 +201,10 @@ pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Ve
     if bytes.is_empty() || bytes.len() as u64 > u64::from(region.len) {
         let what = format!("it has {} bytes, there is room for 1 to {}", bytes.len(), region.len);
         return Err(wrong(what).check("give the file `boot` or `boot.bin` of the firmware's build"));
+    }
+    if board.boot_loader == BootLoader::Plain && BootLoader::LitexBios.check(&bytes).is_ok() {
+        let what = format!("LiteX's BIOS starts it, and a {} has none", board.name);
+        return Err(wrong(what).check("is it the boot loader of another board?"));
     }
     board.boot_loader.check(&bytes).map_err(|why| {
         wrong(why.to_string()).check(
@@ -350,5 +359,31 @@ pub(super) fn store_failure(
         error => Failure::new(Kind::Flash, error.to_string())
             .check("give the same command again; `dxpu-flash info` shows what is recorded of the slots")
             .check("if it stays so: `dxpu-flash erase boot-state`, and the images are taken as new ones"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::BUILT_IN;
+    use crate::image::tests::elf;
+
+    #[test]
+    fn a_boot_loader_of_another_board_is_refused() {
+        let boards = BUILT_IN.map(|(name, text)| Board::parse(name, text).unwrap());
+        // Where each board's boot loader runs.
+        let places: [u32; 2] = [0x8078_0000, 0x4078_0000];
+        for (its, board) in boards.iter().enumerate() {
+            for (other, at) in places.into_iter().enumerate() {
+                let file = elf(at, &[(at, &[1; 64])]);
+                let taken = in_flash(Path::new("boot"), file, board);
+                assert_eq!(taken.is_ok(), its == other, "{}: {taken:?}", board.name);
+                if let Err(refused) = taken {
+                    assert!(refused.to_string().contains("has no memory"), "{refused}");
+                }
+            }
+            let firmware = elf(board.memory.start, &[(board.memory.start, &[1; 64])]);
+            assert!(in_flash(Path::new("fw"), firmware, board).is_err());
+        }
     }
 }

@@ -93,4 +93,4 @@ pub fn whole(image: &[u8]) -> Result<Header, Refusal> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

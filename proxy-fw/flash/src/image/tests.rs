@@ -5,7 +5,7 @@ use proptest::prelude::*;
 const SECRET: [u8; 32] = [9; 32];
 
 /// A RISC-V ELF file with these segments: address, bytes in the file.
-pub(super) fn elf(entry: u32, segments: &[(u32, &[u8])]) -> Vec<u8> {
+pub(crate) fn elf(entry: u32, segments: &[(u32, &[u8])]) -> Vec<u8> {
     let mut file = vec![0x7f, b'E', b'L', b'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     file.extend([2, 0, 243, 0, 1, 0, 0, 0]);
     file.extend(entry.to_le_bytes());

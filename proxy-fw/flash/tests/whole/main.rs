@@ -223,6 +223,25 @@ fn torn_and_resumed(length: usize, torn_at: usize, recorded: u32) {
     assert_eq!(cells(&mut card.stop(), start as u32, image.len()), image);
 }
 
+/// What was written of an image is gone with its slot: the next writing begins at the beginning.
+#[test]
+fn an_erased_slot_is_recorded_as_one() {
+    let bench = Bench::new();
+    bench.image("good.img", &label("1.0.0"), 1000);
+    let card = SimCard::start(Card::new());
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    run(&["erase", "slot-a"]).fine();
+    let state = || run(&["info", "--json"]).fine().json()["slots"][0]["state"].clone();
+    assert_eq!(state(), "empty");
+    run(&["write", "good.img", "--no-start"]).fine();
+    assert_eq!(state(), "staged");
+    run(&["erase", "slot-a"]).fine();
+    assert_eq!(state(), "failed");
+    let wrote = run(&["write", "good.img", "--slot", "a", "--no-start", "--json"]).fine().json();
+    assert!(wrote["resumed_at"].is_null(), "{wrote}");
+    assert_eq!(state(), "staged");
+}
+
 #[test]
 fn a_boot_loader_is_as_what_starts_it_wants_it() {
     let bench = Bench::new();
@@ -278,6 +297,9 @@ fn what_the_card_would_refuse_is_not_written() {
     run(&["write", "damaged.img"]).failed(5, "damaged");
     run(&["write", "forged.img"]).failed(5, "signature is wrong");
     run(&["write", "--boot-loader", "good.img"]).failed(5, "no boot loader");
+    std::fs::write(bench.path("elsewhere"), BootLoader::LitexBios.in_flash(&[1; 64])).unwrap();
+    let elsewhere = run(&["write", "--boot-loader", "elsewhere"]);
+    elsewhere.failed(5, "LiteX's BIOS starts it, and a qemu-virt has none");
     run(&["write", "nowhere.img"]).failed(2, "cannot read nowhere.img");
     assert_eq!(card.stop().board.nor(0).steps(), 0, "the flash was left alone");
 }
