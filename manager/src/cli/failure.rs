@@ -32,6 +32,12 @@ pub enum Failure {
         /// Why there was no answer.
         error: Box<ClientError>,
     },
+    /// No answer came to a request that may have begun a rollout of firmware.
+    #[error(
+        "{0}; a rollout may have begun: `dxpu-manager firmware status` says so, and the same command \
+         would begin another one when that has ended"
+    )]
+    RolloutUnanswered(ClientError),
     /// An operation failed.
     #[error("{} failed: {}", .0.id, .0.error.as_ref().map_or("no reason given", |e| &e.detail))]
     Operation(Box<OperationRecord>),
@@ -71,7 +77,9 @@ impl Failure {
     /// The exit code, as `--help` lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Client(error) | Self::Waiting(_, error) => of_client(error),
+            Self::Client(error) | Self::Waiting(_, error) | Self::RolloutUnanswered(error) => {
+                of_client(error)
+            }
             Self::Unanswered { error, .. } => of_client(error),
             Self::Operation(operation) => match &operation.error {
                 Some(problem) if problem.code == ProblemCode::NotEnumerated => {
@@ -198,6 +206,9 @@ mod tests {
             what: what.iter().copied().map(String::from).collect(),
             error: gone().into(),
         };
+        let (code, body) = json(Failure::RolloutUnanswered(gone()));
+        assert_eq!(code, 6);
+        assert!(body["detail"].as_str().unwrap().contains("`dxpu-manager firmware status`"));
         let (code, body) = json(unanswered(&[]));
         assert_eq!((code, &body["key"]), (6, &"k-1".into()));
         assert!(body["detail"].as_str().unwrap().contains("the same command with --key k-1 goes"));

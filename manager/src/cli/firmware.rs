@@ -5,9 +5,9 @@ use super::progress::Progress;
 use super::render::{or_dash, table};
 use super::{Failure, Output};
 use crate::types::{CardState, MAX_IMAGE, RolloutCard, RolloutKind, RolloutState};
-use manager_client::Client;
 use manager_client::bodies::RolloutBody;
 use manager_client::views::{CardView, FirmwareSlotView, ImageView, List, RolloutView};
+use manager_client::{Client, ClientError};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Read;
@@ -126,7 +126,10 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn begin(client: &Client, out: &Output, body: &RolloutBody, care: &Care) -> Result<(), Failure> {
-    let view: RolloutView = client.post(ROLLOUT, body, None)?;
+    let view: RolloutView = client.post(ROLLOUT, body, None).map_err(|error| match error {
+        ClientError::Unreachable { asked: true, .. } => Failure::RolloutUnanswered(error),
+        error => error.into(),
+    })?;
     if care.no_wait { out.print(&view, render) } else { finish(client, out, view) }
 }
 

@@ -119,6 +119,30 @@ impl Drop for Beside {
     }
 }
 
+/// Writes a file all of whose bytes are there then, or none: what was there stays. A link is followed, and
+/// who may read the file stays so. What is no file, as a pipe is none, is written to.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let there = match std::fs::metadata(path) {
+        Ok(there) => Some(there),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        return File::options().write(true).open(path)?.write_all(bytes);
+    }
+    let place = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
+    let mut file = Beside::begin(&place)?;
+    if let Some(there) = there {
+        file.file.set_permissions(there.permissions())?;
+    }
+    file.write_all(bytes)?;
+    file.finish(&place)
+}
+
 /// That nothing is there yet.
 ///
 /// # Errors
@@ -153,6 +177,25 @@ mod tests {
         file.finish(&path).unwrap();
         assert_eq!((std::fs::read(&path).unwrap(), count()), (b"all".to_vec(), 1));
         assert_eq!(is_free(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_file_is_replaced_where_it_is_and_as_it_was() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name| folder.path().join(name);
+        replace(&at("file"), b"one").unwrap();
+        std::fs::set_permissions(at("file"), std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        replace(&at("link"), b"two").unwrap();
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"two");
+        let mode = at("file").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(at("link").symlink_metadata().unwrap().is_symlink());
+        replace(Path::new("/dev/null"), b"gone").unwrap();
+        assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
+        assert!(replace(folder.path(), b"").is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     /// A file of zeros that has no blocks on the disk.

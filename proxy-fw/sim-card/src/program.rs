@@ -202,17 +202,25 @@ struct Life {
 }
 
 impl Life {
+    /// Until it is stopped or its program ends. What its flash has is saved however that is.
     fn live(&mut self, stop: &AtomicBool) -> Result<ExitCode> {
+        let ended = self.run(stop);
+        let saved = self.save();
+        let code = ended?;
+        saved.map(|()| code)
+    }
+
+    fn run(&mut self, stop: &AtomicBool) -> Result<ExitCode> {
         let mut pace = Pace::new(&self.card);
         let mut saved = Instant::now();
-        let code = loop {
+        loop {
             let ran = self.card.run(SLICE);
             self.console.write(&self.card.board.take_console())?;
             if let Ran::Finished(finish) = ran {
-                break finished(finish);
+                return Ok(finished(finish));
             }
             if stop.load(Ordering::Relaxed) {
-                break ExitCode::SUCCESS;
+                return Ok(ExitCode::SUCCESS);
             }
             let wait = pace.wait(&self.card);
             self.server.poll(&mut self.card, wait);
@@ -220,9 +228,7 @@ impl Life {
                 self.save()?;
                 saved = Instant::now();
             }
-        };
-        self.save()?;
-        Ok(code)
+        }
     }
 
     fn save(&mut self) -> Result<()> {

@@ -1,6 +1,5 @@
 //! `image`: making, signing and looking at images.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use card_image::{AntiDowngrade, Header, KeyId, Refusal, SecurityVersion, SlotId};
@@ -12,7 +11,7 @@ use super::views::ImageView;
 use super::{Bench, cannot_write, key_trouble, read_image, read_program};
 use crate::board::Board;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::files::Beside;
+use crate::files;
 use crate::image::{Label, Signer, from_elf, keys, sign, whole};
 
 pub(super) fn image(bench: &Bench, command: &Image) -> Outcome<()> {
@@ -100,10 +99,7 @@ pub(super) fn refused_in_slot(slot: SlotId, refusal: Refusal) -> Failure {
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Outcome<()> {
-    let mut file = Beside::begin(path).map_err(|error| cannot_write(path, &error))?;
-    file.write_all(bytes)
-        .and_then(|()| file.finish(path))
-        .map_err(|error| cannot_write(path, &error))
+    files::replace(path, bytes).map_err(|error| cannot_write(path, &error))
 }
 
 /// The board that an image is built for: it has to be said, since no card is there.

@@ -50,6 +50,11 @@ pub enum KeyError {
 ///
 /// When the file cannot be read or is no such key.
 pub fn read_secret(path: &Path) -> Result<[u8; 32], KeyError> {
+    // Both halves are 64 digits where they are written as such.
+    if path.extension().is_some_and(|extension| extension == "pub") {
+        let what = "by its name it is the public half, which signs nothing".to_owned();
+        return Err(not_a_key(path, what));
+    }
     secret(&read(path)?).map_err(|what| not_a_key(path, what))
 }
 

@@ -1,9 +1,9 @@
-//! The card's registers, as far as a start needs them: a queue runs while it is enabled and never fails,
-//! the link of the network port is down, and nothing is at the PCIe side.
+//! The card's registers, as far as a start needs them: a queue runs while it is enabled, the link of the network port is down, and nothing is at the PCIe side.
 
-use card_regs::crc::Start;
+use card_regs::crc::{Start, Status as CrcStatus};
 use card_regs::frame_descriptor::Status as FrameStatus;
 use card_regs::id::Capabilities;
+use card_regs::queue::Error as QueueError;
 use card_regs::values::{CrcAlgorithm, PayloadSize};
 use card_regs::{Bits, REGISTERS as MAP};
 use std::collections::BTreeMap;
@@ -13,6 +13,9 @@ use crate::iss::AccessFault;
 
 /// The key of a request for a reset (`reset_control.request`).
 const RESET_KEY: u32 = 0xd0ff;
+
+/// The largest size of a queue's ring, as a power of two.
+const MAX_ORDER: u32 = 15;
 
 /// Registers by address: their names, and what they hold.
 pub(super) type Registers = BTreeMap<u32, (&'static str, u32)>;
@@ -115,17 +118,30 @@ impl Litex {
     }
 
     /// What the port is given to send, from one position of its ring to another: it sends nothing, since
-    /// its link is down, and says so.
+    /// its link is down, and says so. A ring that cannot be stops the queue.
     fn throw_away(&mut self, from: u32, to: u32) {
         let (base, order) =
             (*self.register("mac[0].transmit.base"), *self.register("mac[0].transmit.size"));
-        for position in from..to {
-            let status = base + 16 * (position & ((1 << order) - 1)) + 8;
+        let (from, to) = (from as u16, to as u16);
+        let count = to.wrapping_sub(from);
+        let ring = 1_u32.checked_shl(order).filter(|_| order <= MAX_ORDER).unwrap_or(0);
+        if u32::from(count) > ring {
+            return self.stop_sending(QueueError::RESET.with_tail(true));
+        }
+        for position in (0..count).map(|n| from.wrapping_add(n)) {
+            let at = base.wrapping_add(16 * (u32::from(position) & (ring - 1)) + 8);
             let done = FrameStatus::from_bits(0).with_aborted(true).bits();
-            let word = self.memory(status, 4).expect("a ring is in memory");
+            let Some(word) = self.memory(at, 4) else {
+                return self.stop_sending(QueueError::RESET.with_bus(true));
+            };
             word.copy_from_slice(&done.to_le_bytes());
         }
-        *self.register("mac[0].transmit.head") = to;
+        *self.register("mac[0].transmit.head") = to.into();
+    }
+
+    fn stop_sending(&mut self, error: QueueError) {
+        *self.register("mac[0].transmit.error") |= error.bits();
+        *self.register("mac[0].transmit.status") = 0;
     }
 
     /// The CRC engine's answer, which is there at once.
@@ -136,8 +152,9 @@ impl Litex {
         };
         let before = if start.continued() { *self.register("crc.seed") } else { 0 };
         let source = *self.register("crc.source");
-        let bytes =
-            self.memory(source, start.length().into()).expect("a range is in memory").to_vec();
+        let bytes = self.memory(source, start.length().into()).map(|bytes| bytes.to_vec());
+        *self.register("crc.status") = CrcStatus::RESET.with_error(bytes.is_none()).bits();
+        let Some(bytes) = bytes else { return };
         *self.register("crc.result") = !crc(!before, polynomial, &bytes);
         self.crcs.push((start.algorithm(), bytes));
     }

@@ -65,6 +65,44 @@ fn what_the_bios_finds_in_flash_is_started() {
 }
 
 #[test]
+fn rings_and_ranges_that_cannot_be_are_errors() {
+    let mut card = Card::litex();
+    let write = |card: &mut Card, path: &str, value| {
+        card.board.write(REGISTERS_BASE + address(path), Width::Word, value).unwrap();
+    };
+    // Nowhere, of no size, and more than the ring has.
+    for (base, size, tail, error) in
+        [(0, 4, 1, 1), (SHARED_BASE, 40, 1, 4), (SHARED_BASE, 2, 5, 4), (u32::MAX - 7, 4, 1, 1)]
+    {
+        card.reset();
+        write(&mut card, "mac[0].transmit.base", base);
+        write(&mut card, "mac[0].transmit.size", size);
+        write(&mut card, "mac[0].transmit.control", 1);
+        write(&mut card, "mac[0].transmit.tail", tail);
+        let soc = soc(&mut card);
+        let found = ["error", "status", "head"]
+            .map(|register| *soc.register(&format!("mac[0].transmit.{register}")));
+        assert_eq!(found, [error, 0, 0], "{base:#x} {size} {tail}");
+    }
+    // Positions have 16 bits.
+    card.reset();
+    write(&mut card, "mac[0].transmit.base", SHARED_BASE);
+    write(&mut card, "mac[0].transmit.size", 4);
+    for tail in (0..1 << 16).step_by(15).chain([3]) {
+        write(&mut card, "mac[0].transmit.tail", tail);
+        assert_eq!(*soc(&mut card).register("mac[0].transmit.head"), tail);
+    }
+    write(&mut card, "crc.source", 0);
+    write(&mut card, "crc.start", 9);
+    assert_eq!(*soc(&mut card).register("crc.status"), 2);
+    card.load(RAM_BASE, b"123456789").unwrap();
+    write(&mut card, "crc.source", RAM_BASE);
+    write(&mut card, "crc.start", 9);
+    let soc = soc(&mut card);
+    assert_eq!((*soc.register("crc.status"), *soc.register("crc.result")), (0, 0xe306_9283));
+}
+
+#[test]
 fn without_a_program_in_flash_the_bios_waits() {
     let mut card = Card::litex();
     card.run(1000);
