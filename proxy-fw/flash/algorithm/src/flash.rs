@@ -15,6 +15,8 @@ const EXIT_FOUR_BYTE: u8 = 0xe9;
 
 /// Status: programming or erasing.
 const BUSY: u8 = 1 << 0;
+/// Status: block protection bits 0 to 2.
+const PROTECTION: u8 = 0b111 << 2;
 /// Status: a write is enabled.
 const WRITE_ENABLED: u8 = 1 << 1;
 
@@ -80,6 +82,19 @@ impl<P: Port> Flash<P> {
         let id = self.ready().and_then(|()| self.read_id());
         self.port.open_window();
         id
+    }
+
+    /// Whether block protection bits are set in the part's status. A part takes no notice of what it is to
+    /// change in what they protect, and says nothing of it.
+    ///
+    /// # Errors
+    ///
+    /// When none answers.
+    pub fn is_protected(&mut self) -> Result<bool, Fault> {
+        self.port.close_window();
+        let status = self.ready().and_then(|()| self.status());
+        self.port.open_window();
+        status.map(|status| status & PROTECTION != 0)
     }
 
     /// Erases the board's block that begins at an address.

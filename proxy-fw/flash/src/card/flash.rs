@@ -177,6 +177,8 @@ pub struct CardFlash<'card> {
     /// Manufacturer, kind and capacity; known where the flash is read.
     id: [u8; 3],
     window: u32,
+    /// Address of the SPI block.
+    spi: u32,
     size: u32,
     block: u32,
     /// Without it the flash is only read.
@@ -224,6 +226,7 @@ impl<'card> CardFlash<'card> {
             held: None,
             id: [0; 3],
             window: board.window,
+            spi: board.spi,
             size: board.layout.parts().flash,
             block: board.layout.erase_block(),
             loaded,
@@ -392,7 +395,13 @@ impl NorFlash for CardFlash<'_> {
         for at in (from..to).step_by(self.block as usize) {
             let address = self.window + at;
             loaded.erase(&mut self.core, address)?;
-            loaded.check_blank(&mut self.core, address, self.block)?;
+            let blank = loaded.check_blank(&mut self.core, address, self.block);
+            if matches!(blank, Err(FlashFault::Part(Fault::NotBlank)))
+                && jedec::is_protected(&mut self.core, self.spi)?
+            {
+                return Err(FlashFault::Part(Fault::Protected));
+            }
+            blank?;
         }
         Ok(())
     }

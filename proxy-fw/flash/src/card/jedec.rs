@@ -1,4 +1,4 @@
-//! Who the flash is, asked by the probe itself through the card's SPI block: nothing is loaded into
+//! Who the flash is and what it says of itself, asked by the probe itself through the card's SPI block: nothing is loaded into
 //! the card's memory, and its program goes on where it was.
 
 use std::time::{Duration, Instant};
@@ -18,15 +18,28 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Asks for the flash's ID, and before waits for what the part was doing: a reset of the card need
 /// not be one of the part. The core is halted, and its program does not use the flash.
 pub(super) fn jedec_id(core: &mut Core<'_>, spi: u32) -> Result<[u8; 3], FlashFault> {
+    ask(core, spi, Flash::jedec_id)
+}
+
+/// Whether block protection bits of it are set; otherwise as [`jedec_id`].
+pub(super) fn is_protected(core: &mut Core<'_>, spi: u32) -> Result<bool, FlashFault> {
+    ask(core, spi, Flash::is_protected)
+}
+
+fn ask<'a, 'card, T>(
+    core: &'a mut Core<'card>,
+    spi: u32,
+    what: impl FnOnce(&mut Flash<ProbePort<'a, 'card>>) -> Result<T, Fault>,
+) -> Result<T, FlashFault> {
     let mut registers = Registers::new(core, spi);
     let control = registers.read(At::control());
     // The size of blocks does not matter for this.
     let mut flash = Flash::new(ProbePort { registers, began: Instant::now() }, 0);
-    let id = flash.jedec_id();
+    let answer = what(&mut flash);
     let mut registers = flash.release().registers;
     registers.write(At::control(), control);
     registers.outcome()?;
-    id.map_err(FlashFault::Part)
+    answer.map_err(FlashFault::Part)
 }
 
 /// The SPI block through the probe: only for short commands.

@@ -251,7 +251,7 @@ fn write_boot_loader(job: Job<'_, '_>, region: Region, bytes: &[u8]) -> Outcome<
 fn kept_badly(at: u32) -> Failure {
     Failure::new(Kind::Flash, format!("the flash does not keep what is written at {at:#x}")).checks(
         &[
-            "write it again; if it stays so, the flash is worn out",
+            "write it again; if it stays so, the flash is worn out, or part of it is write-protected",
             "try a slower clock: --clock 1000",
         ],
     )

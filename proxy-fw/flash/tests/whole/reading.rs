@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use card_regs::spi::{Control, Window};
 use sim_card::Card;
 use sim_card::card::{FLASH_BASE, RAM_BASE, SPI_BASE};
 use sim_card::iss::{Bus, DebugCause, Width};
@@ -256,6 +257,31 @@ fn a_part_that_is_busy_is_waited_for() {
     let card = SimCard::start(card);
     bench.run(Some(card.address), &["read", "boot-loader", "copy"]).fine();
     assert!(read(&bench.path("copy")) == boot_loader());
+}
+
+/// A part takes no notice of an erase where its block protection bits are set, and says nothing.
+#[test]
+fn a_flash_whose_protection_bits_are_set_is_told_so() {
+    let bench = Bench::new();
+    let mut card = Card::new();
+    let config = board().layout.config();
+    card.board.nor(0).preload(config.start, &[0x5a; 256]);
+    let mut write =
+        |offset, value| card.board.write(SPI_BASE + offset, Width::Word, value).unwrap();
+    let enabled = Control::RESET.with_enable(true);
+    write(0x18, 0);
+    // Write enable, and the status register with all three bits.
+    for command in [&[0x06][..], &[0x01, 0b1_1100]] {
+        write(0x00, enabled.with_chip_select(1).bits());
+        command.iter().for_each(|byte| write(0x08, *byte));
+        write(0x00, enabled.bits());
+    }
+    write(0x18, Window::RESET.with_enable(true).bits());
+    card.run(10_000_000);
+    let card = SimCard::start(card);
+    let said = bench.run(Some(card.address), &["erase", "config"]);
+    assert!(said.error.contains("block protection bits"), "{}", said.error);
+    said.failed(6, "the flash is write-protected");
 }
 
 /// A board file that has the SPI block at another place: nothing is there, memory, or another device.

@@ -85,6 +85,19 @@ fn pages_are_written_and_blocks_erased() {
 }
 
 #[test]
+fn protection_bits_are_seen() {
+    let mut small = flash(SMALL, 64 << 10);
+    assert_eq!(small.is_protected(), Ok(false));
+    small.port.close_window();
+    small.command(&[WRITE_ENABLE]).unwrap();
+    small.command(&[0x01, 1 << 3]).unwrap();
+    small.wait().unwrap();
+    small.port.open_window();
+    assert_eq!(small.is_protected(), Ok(true));
+    assert!(small.port.open);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let mut small = flash(SMALL, 64 << 10);
     let size = small.port.nor.nor.part().size;
