@@ -49,8 +49,10 @@ pub enum FlashFault {
     Memory,
     /// The flash was opened for reading.
     ReadOnly,
-    /// A person has interrupted it.
+    /// A person has interrupted it while it read, and the card's program goes on.
     Interrupted,
+    /// A person has interrupted it while it wrote, and the card's program stands still.
+    LeftHalted,
     /// The card's program never left the flash alone.
     InUse,
     /// A program that stands still was stopped while it used the flash.
@@ -82,6 +84,7 @@ impl fmt::Display for FlashFault {
             Self::Memory => f.write_str("the card's memory does not keep what is written to it"),
             Self::ReadOnly => f.write_str("the flash was opened for reading"),
             Self::Interrupted => f.write_str("it was interrupted; the card's program goes on"),
+            Self::LeftHalted => f.write_str("it was interrupted; the card is left halted"),
             Self::InUse => f.write_str(
                 "the card's program uses the flash all the time, so that nobody else can read it",
             ),
@@ -156,6 +159,9 @@ impl FlashFault {
             Self::Part(Fault::NoLongAddresses) => failure(Kind::Flash)
                 .check("another flash than the board's may be fitted: `dxpu-flash info` has its ID"),
             Self::Interrupted => failure(Kind::Other).check("give the command again"),
+            Self::LeftHalted => failure(Kind::Other)
+                .check("give the command again: what is written of an image is gone on with")
+                .check("`dxpu-flash reset` starts the card"),
             Self::Part(Fault::OutOfRange) | Self::NotAligned | Self::OutOfBounds => {
                 failure(Kind::Flash).check(
                     "is it the right board file? Its `layout` has to be that of the flash (docs/boards.md)",
@@ -215,8 +221,11 @@ impl<'card> CardFlash<'card> {
         board: &Board,
     ) -> Result<Self, FlashFault> {
         stopped::stops();
+        let held = Held::new();
         let loaded = Loaded::load(&mut core, target, board)?;
-        Ok(Self::new(core, board, Some(loaded)))
+        let mut flash = Self::new(core, board, Some(loaded));
+        flash.held = Some(held);
+        Ok(flash)
     }
 
     fn new(core: Core<'card>, board: &Board, loaded: Option<Loaded>) -> Self {
@@ -252,6 +261,15 @@ impl<'card> CardFlash<'card> {
         let mut there = vec![0; bytes.len()];
         self.read(at, &mut there)?;
         Ok(there.iter().zip(bytes).position(|(is, should)| is != should).map(|n| at + n as u32))
+    }
+
+    /// Unless a signal came.
+    fn go_on(&self) -> Result<(), FlashFault> {
+        match (&self.held, &self.loaded) {
+            (Some(held), None) if held.is_interrupted() => Err(FlashFault::Interrupted),
+            (Some(held), Some(_)) if held.is_interrupted() => Err(FlashFault::LeftHalted),
+            _ => Ok(()),
+        }
     }
 
     fn check(&self, offset: u32, length: u64) -> Result<(), FlashFault> {
@@ -315,9 +333,7 @@ impl<'card> CardFlash<'card> {
 
     /// Reads from the window.
     fn fetch(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), FlashFault> {
-        if self.held.as_ref().is_some_and(Held::is_interrupted) {
-            return Err(FlashFault::Interrupted);
-        }
+        self.go_on()?;
         let address = u64::from(self.window) + u64::from(offset);
         // Words are what a probe reads at once.
         if address.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
@@ -393,6 +409,7 @@ impl NorFlash for CardFlash<'_> {
         self.forget(from, to);
         let loaded = self.loaded.as_ref().ok_or(FlashFault::ReadOnly)?;
         for at in (from..to).step_by(self.block as usize) {
+            self.go_on()?;
             let address = self.window + at;
             loaded.erase(&mut self.core, address)?;
             let blank = loaded.check_blank(&mut self.core, address, self.block);
@@ -413,6 +430,7 @@ impl NorFlash for CardFlash<'_> {
         let mut at = offset;
         let mut rest = bytes;
         while !rest.is_empty() {
+            self.go_on()?;
             let room = (PAGE - at % PAGE) as usize;
             let (now, later) = rest.split_at(room.min(rest.len()));
             loaded.program(&mut self.core, self.window + at, now)?;

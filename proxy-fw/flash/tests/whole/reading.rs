@@ -156,6 +156,28 @@ fn who_interrupts_a_reading_leaves_a_card_that_runs() {
     }
 }
 
+/// Who interrupts a writing is told how the card is left, and goes on later.
+#[test]
+fn who_interrupts_a_writing_is_told_how_the_card_is_left() {
+    let bench = Bench::new();
+    let image = bench.image("large.img", &label("1.0.0"), 60_000);
+    let start = board().layout.slots()[0].start as usize;
+    let is_written = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_written);
+    let card = SimCard::start_until(Card::new(), move |card| {
+        let written = card.board.nor(0).cells()[start..][..256].iter().any(|byte| *byte != 0xff);
+        seen.fetch_or(written, Ordering::Relaxed);
+        false
+    });
+    let writing = || is_written.load(Ordering::Relaxed);
+    let said = bench.interrupt("-INT", card.address, &["write", "large.img"], writing);
+    Said::new(said).failed(1, "it was interrupted; the card is left halted");
+    bench.run(Some(card.address), &["write", "large.img", "--no-start"]).fine();
+    let mut card = card.stop();
+    assert!(card.hart.is_halted());
+    assert!(card.board.nor(0).cells()[start..][..image.len()] == image);
+}
+
 /// What the next commands say of a card that somebody was cut off from, and what starts it.
 fn is_told_that_it_is_halted(bench: &Bench, card: &SimCard) {
     let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
