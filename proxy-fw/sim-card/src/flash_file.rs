@@ -1,6 +1,6 @@
 //! A file with what is in a bank of the flash.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,17 @@ impl FlashFile {
             .truncate(false)
             .open(path)
             .with_context(|| format!("cannot open flash file {shown} for reading and writing"))?;
-        let length = file.metadata().with_context(|| format!("cannot look at {shown}"))?.len();
+        let there = file.metadata().with_context(|| format!("cannot look at {shown}"))?;
+        if !there.is_file() {
+            bail!("flash file {shown} is no file; give one that a card's flash is kept in");
+        }
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            bail!(
+                "flash file {shown} is in use, by another card or by another bank of this one; give \
+                 each a file of its own"
+            );
+        }
+        let length = there.len();
         if length != 0 && length != u64::from(size) {
             bail!(
                 "flash file {shown} has {length} bytes, a bank of the flash has {size}; give the \

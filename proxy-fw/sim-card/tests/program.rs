@@ -1,7 +1,7 @@
 //! The program, from outside.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -166,6 +166,7 @@ fn what_cannot_be_done_is_named() {
     let nowhere = dir.path().join("no/where");
     for (option, value, wanted) in [
         ("--flash", &large, "give the file of one bank"),
+        ("--flash", &PathBuf::from("/dev/null"), "is no file"),
         ("--load", &text, "is no ELF file"),
         ("--flash", &nowhere, "cannot open flash file"),
         ("--uart", &nowhere, "is its folder there?"),
@@ -175,6 +176,10 @@ fn what_cannot_be_done_is_named() {
         assert_eq!(output.status.code(), Some(1));
         assert!(said(&output).contains(wanted), "{option}: {}", said(&output));
     }
+    let flash = dir.path().join("flash");
+    let output = ended(program().arg("--flash").arg(&flash).arg("--flash").arg(&flash));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("is in use, by another card or by another bank"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = program().args(["--bitbang", &address]).output().unwrap();

@@ -151,7 +151,9 @@ fn check_flash(algorithm: &RawFlashAlgorithm, window: u32, layout: &Layout) -> R
         return wrong(&["target", "flash_algorithms", "name"], what);
     };
     let entries = [init, check, algorithm.pc_program_page, algorithm.pc_erase_sector];
-    if length == 0 || entries.iter().any(|entry| *entry >= length) {
+    let mut entries = entries.into_iter().chain(algorithm.pc_uninit);
+    if length == 0 || entries.any(|entry| entry >= length) || algorithm.data_section_offset > length
+    {
         let what = "the algorithm's code is missing or shorter than where its functions are; \
                     `cargo xtask flash-algorithm` puts it there";
         return wrong(&["target", "flash_algorithms", "instructions"], what);
@@ -163,7 +165,8 @@ fn check_flash(algorithm: &RawFlashAlgorithm, window: u32, layout: &Layout) -> R
 fn check_memory(algorithm: &RawFlashAlgorithm, map: &[MemoryRegion]) -> Result<(), Wrong> {
     let memories = map.iter().filter_map(MemoryRegion::as_ram_region).map(|ram| ram.range.clone());
     // Two words before the code; probe-rs reads one more before them.
-    let places: Vec<_> = memories.map(|memory| memory.start + 16..memory.end).collect();
+    let places: Vec<_> =
+        memories.map(|memory| memory.start.saturating_add(16)..memory.end).collect();
     if places.is_empty() {
         return wrong(&["target", "memory_map"], "no memory (`!Ram`) is in the map");
     }

@@ -98,6 +98,12 @@ fn what_is_wrong_is_said_with_its_line() {
         ("public: eaa2", "public: ea", line("- { number: 1"), "62 digits"),
         ("type: riscv", "type: xtensa", line("type:"), "`riscv`"),
         ("page_size: 0x100", "page_size: 0x200", line("page_size:"), "256"),
+        (
+            "data_section_offset: 0x0",
+            "data_section_offset: 0xffffffffffffffff",
+            line("instructions:"),
+            "shorter than where its functions are",
+        ),
         ("end: 0x80800000", "end: 0x80000080", line("load_address:"), "loaded to memory"),
         ("length: 0x780000", "length: lots", line("memory:"), "invalid type"),
         ("  window: 0x20000000\n", "", 1, "missing field `window`"),

@@ -47,6 +47,10 @@ impl embedded_hal::i2c::Error for I2cError {
     }
 }
 
+/// How long a target may hold SCL low. The card stands still meanwhile, and links give up after 10 ms; modules
+/// take 0.5 ms at most (SFF-8636, clock holdoff time).
+const STRETCH_MS: u8 = 4;
+
 /// The bus.
 #[derive(Debug)]
 pub struct I2cBus<B>(Block<B>);
@@ -60,7 +64,7 @@ impl<B: Bus + Copy> I2cBus<B> {
     /// When the rate is 0.
     pub fn new(block: Block<B>, clock: u32, rate: u32, delay: &mut impl DelayNs) -> Self {
         let ratio = clock.div_ceil(rate).clamp(LEAST_RATIO, u16::MAX.into());
-        block.timing().write(Timing::RESET.with_ratio(ratio as u16));
+        block.timing().write(Timing::RESET.with_ratio(ratio as u16).with_stretch(STRETCH_MS));
         free(block, delay);
         block.control().write(Control::RESET.with_enable(true));
         Self(block)
