@@ -58,8 +58,8 @@ pub struct Journal<const N: usize> {
 impl<const N: usize> Journal<N> {
     const FITS: () = assert!(N > 8 && N.is_power_of_two(), "records fill program pages");
 
-    /// Looks for the newest record in a region of two erase blocks. Each one that is newer than
-    /// those before is given to `content`, `N - 8` bytes, which says whether it means something to
+    /// Looks for the newest record in a region of two erase blocks. Each one that is not older
+    /// than those before is given to `content`, `N - 8` bytes, which says whether it means something to
     /// it: one that does not is no record, and is never what keeps an older one from being kept.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! Threads for what may wait for storage, whose work can be taken back.
 //!
 //! Some read and write blocks, those of which none writes what another one has to do with beside each
-//! other. One does what takes long, in the order in which it was started and in steps. Before each step it asks, under the same lock under which work is taken
-//! back, whether it is still wanted: so that after that at most the one step under way goes on, and it is
-//! known whether there is one. A read or write is one step. The lock is never held over a step.
+//! other. One does what takes long, in the order in which it was started and in steps. Before each
+//! step it asks, under the same lock under which work is taken back, whether it is still wanted: so that
+//! after that at most the one step under way goes on, and it is known whether there is one. A read or
+//! write is one step. The lock is never held over a step.
 
 use super::command::MAX_COMMANDS;
 use super::image::{Ended, ImageOp, Zeroing};
@@ -77,12 +78,12 @@ struct Moves {
 
 impl Moves {
     fn new(op: &ImageOp) -> Self {
-        let (offset, len) = match op {
-            ImageOp::Read { offset, len } => (*offset, *len),
-            ImageOp::Write { offset, data } => (*offset, data.len()),
-            ImageOp::Flush | ImageOp::Zero { .. } => (0, 0),
+        let (offset, len, writes) = match op {
+            ImageOp::Read { offset, len } => (*offset, *len, false),
+            ImageOp::Write { offset, data } => (*offset, data.len(), true),
+            ImageOp::Flush | ImageOp::Zero { .. } => (0, 0, false),
         };
-        Self { bytes: offset..offset + len as u64, writes: op.is_write() }
+        Self { bytes: offset..offset + len as u64, writes }
     }
 
     /// Whether one of two is not to be made beside the other: a block is read as it was before a write

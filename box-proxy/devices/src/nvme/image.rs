@@ -60,11 +60,6 @@ impl ImageOp {
         matches!(self, Self::Read { .. } | Self::Write { .. })
     }
 
-    /// Whether it writes blocks.
-    pub(super) fn is_write(&self) -> bool {
-        matches!(self, Self::Write { .. })
-    }
-
     /// Zeros one range of bytes.
     pub fn zero(extent: Range<u64>, how: Zeroing, flush: bool) -> Self {
         Self::Zero { extents: std::iter::once(extent).collect(), how, flush }

@@ -263,8 +263,8 @@ impl<'card> CardFlash<'card> {
         Ok(there.iter().zip(bytes).position(|(is, should)| is != should).map(|n| at + n as u32))
     }
 
-    /// Unless a signal came.
-    fn go_on(&self) -> Result<(), FlashFault> {
+    /// An error if a signal came.
+    fn unless_interrupted(&self) -> Result<(), FlashFault> {
         match (&self.held, &self.loaded) {
             (Some(held), None) if held.is_interrupted() => Err(FlashFault::Interrupted),
             (Some(held), Some(_)) if held.is_interrupted() => Err(FlashFault::LeftHalted),
@@ -333,7 +333,7 @@ impl<'card> CardFlash<'card> {
 
     /// Reads from the window.
     fn fetch(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), FlashFault> {
-        self.go_on()?;
+        self.unless_interrupted()?;
         let address = u64::from(self.window) + u64::from(offset);
         // Words are what a probe reads at once.
         if address.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
@@ -409,7 +409,7 @@ impl NorFlash for CardFlash<'_> {
         self.forget(from, to);
         let loaded = self.loaded.as_ref().ok_or(FlashFault::ReadOnly)?;
         for at in (from..to).step_by(self.block as usize) {
-            self.go_on()?;
+            self.unless_interrupted()?;
             let address = self.window + at;
             loaded.erase(&mut self.core, address)?;
             let blank = loaded.check_blank(&mut self.core, address, self.block);
@@ -430,7 +430,7 @@ impl NorFlash for CardFlash<'_> {
         let mut at = offset;
         let mut rest = bytes;
         while !rest.is_empty() {
-            self.go_on()?;
+            self.unless_interrupted()?;
             let room = (PAGE - at % PAGE) as usize;
             let (now, later) = rest.split_at(room.min(rest.len()));
             loaded.program(&mut self.core, self.window + at, now)?;

@@ -1,5 +1,5 @@
-//! Who the flash is and what it says of itself, asked by the probe itself through the card's SPI block: nothing is loaded into
-//! the card's memory, and its program goes on where it was.
+//! Who the flash is and what it says of itself, asked by the probe itself through the card's SPI
+//! block: nothing is loaded into the card's memory, and its program goes on where it was.
 
 use std::time::{Duration, Instant};
 
