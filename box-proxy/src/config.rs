@@ -5,6 +5,7 @@ use proxy_core::limits::MAX_SLOTS;
 use proxy_daemon::config::{Common, PROXY_TABLE, Said, read_file, relative_to};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -185,11 +186,15 @@ impl FromStr for NumberedSlot {
                 return Err(wrong(format!("there is no device {other:?}: nvme or accelerator")));
             }
         };
-        let mut spec = SlotSpec::new(device);
+        let (mut spec, mut given) = (SlotSpec::new(device), Vec::new());
         for part in parts {
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| wrong(format!("{part:?} has no value: KEY=VALUE")))?;
+            if given.contains(&key) {
+                return Err(wrong(format!("{key} is given twice")));
+            }
+            given.push(key);
             spec.set(key, value).map_err(wrong)?;
         }
         Ok(Self(number, spec))
@@ -236,6 +241,24 @@ impl SlotSpec {
         self.model.as_deref().unwrap_or(kind)
     }
 
+    /// Bytes of a drive's logical block.
+    fn block(&self) -> u64 {
+        self.lba.unwrap_or(512).into()
+    }
+
+    /// Whether a drive's image, which `what` names, can have so many bytes: whole logical blocks.
+    pub(crate) fn check_size(&self, what: impl Display, size: u64) -> Result<(), String> {
+        let block = self.block();
+        match size {
+            size if size < block => Err(format!("{what}: at least {block}, a logical block")),
+            size if size % block != 0 => Err(format!(
+                "{what}: a multiple of the {block} bytes of a logical block, such as {}",
+                size - size % block
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         let given = |what: bool, key: &str, device: &str| {
             if what { Err(format!("{key} is for {device}")) } else { Ok(()) }
@@ -251,19 +274,12 @@ impl SlotSpec {
                 if self.image.is_none() {
                     return Err("an nvme needs image=FILE".into());
                 }
-                let block = match self.lba.unwrap_or(512) {
-                    lba @ (512 | 4096) => u64::from(lba),
-                    lba => return Err(format!("lba={lba}: 512 or 4096")),
-                };
+                if !matches!(self.block(), 512 | 4096) {
+                    return Err(format!("lba={}: 512 or 4096", self.block()));
+                }
                 match self.size {
-                    Some(Size(size)) if size < block => {
-                        Err(format!("size={size}: at least {block}, a logical block"))
-                    }
-                    Some(Size(size)) if size % block != 0 => Err(format!(
-                        "size={size}: a multiple of the {block} bytes of a logical block, such as {}",
-                        size - size % block
-                    )),
-                    _ => Ok(()),
+                    Some(Size(size)) => self.check_size(format_args!("size={size}"), size),
+                    None => Ok(()),
                 }
             }
             DeviceKind::Accelerator => {
@@ -379,6 +395,7 @@ mod tests {
             ("1=nvme,image=a,size=100", "at least 512"),
             ("1=nvme,image=a,size=6K,lba=4096", "such as 4096"),
             ("1=nvme,image=a,tags=3", "accelerators"),
+            ("1=nvme,image=a,size=1G,size=1G", "size is given twice"),
             ("1=nvme,image=a,size=4X", "K, M, G or T"),
             ("1=accelerator,read=100", "power of two"),
             ("1=accelerator,tags=0", "1 to 768"),

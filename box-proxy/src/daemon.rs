@@ -4,7 +4,7 @@ use crate::config::{Config, DeviceKind, SlotSpec};
 use crate::seat::{Done, Seat};
 use device_models::Device;
 use device_models::accelerator::{self, Accelerator};
-use device_models::nvme::image::FileImage;
+use device_models::nvme::image::{FileImage, Image};
 use device_models::nvme::{self, BlockSize, Nvme};
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{Hello, Name, RoleKind, Term};
@@ -189,7 +189,9 @@ fn open_image(path: &Path, spec: &SlotSpec) -> Result<FileImage, String> {
             format!("{}; size={} may be more than its file system takes", not_made(e), size.0)
         })?;
     }
-    FileImage::open(path, false).map_err(|e| e.to_string())
+    let image = FileImage::open(path, false).map_err(|e| e.to_string())?;
+    spec.check_size(format_args!("image {name} has {} bytes", image.size()), image.size())?;
+    Ok(image)
 }
 
 /// Removes an image that was just made, which would be in the next start's way.
@@ -219,5 +221,27 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         assert!(open_image(&path, &spec(1 << 20)).is_err());
         assert!(path.exists());
+    }
+
+    #[test]
+    fn an_image_that_is_there_has_whole_blocks() {
+        let folder = tempfile::tempdir().unwrap();
+        for (bytes, lba, told) in [
+            (100, None, Some("has 100 bytes: at least 512, a logical block")),
+            (1000, None, Some("has 1000 bytes: a multiple of the 512 bytes of a logical block")),
+            (1024, None, None),
+            (2048, Some(4096), Some("has 2048 bytes: at least 4096")),
+            (6144, Some(4096), Some("of a logical block, such as 4096")),
+            (8192, Some(4096), None),
+        ] {
+            let path = folder.path().join(format!("{bytes}.img"));
+            std::fs::write(&path, vec![0; bytes]).unwrap();
+            let spec = SlotSpec { lba, ..SlotSpec::new(DeviceKind::Nvme) };
+            let error = open_image(&path, &spec).err();
+            let said = |error: &str| error.contains(&format!("{bytes}.img"));
+            assert!(error.as_deref().is_none_or(said), "{error:?}");
+            assert_eq!(error.is_some(), told.is_some(), "{error:?}");
+            assert!(told.is_none_or(|told| error.unwrap().contains(told)), "{told:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use proxy_core::limits::MAX_PORTS;
 use proxy_core::switch::Placeholder;
 use proxy_daemon::config::{Common, PROXY_TABLE, Said, read_file};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use vmd_adapter::{Interrupts, VmdConfig};
@@ -276,6 +276,15 @@ pub enum Front {
         /// The adapter.
         adapter: VmdConfig,
     },
+}
+
+impl Front {
+    /// The socket that it listens at.
+    pub fn socket(&self) -> &Path {
+        match self {
+            Self::Model { socket, .. } | Self::Socket(socket) | Self::Vm { socket, .. } => socket,
+        }
+    }
 }
 
 /// Everything checked.

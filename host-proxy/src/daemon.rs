@@ -1,7 +1,7 @@
 //! The daemon itself: opens everything, then hands the data plane to the front-end.
 
 use crate::config::Config;
-use crate::front;
+use crate::{front, socket_folder};
 use proxy_core::control::{Hello, Name, RoleKind, Term};
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::link::LinkConfig;
@@ -44,6 +44,7 @@ pub fn run(config: &Config, stop: &Stop) -> Result<(), String> {
         mtu: mtu as u16,
         term: Term(0),
     };
+    socket_folder::check(config.front.socket())?;
     let front = front::open(&config.front)?;
     info!(%fabric, mtu, ports = config.ports, "host proxy {} is up", common.name);
     let control = ControlHandle::dial(common.manager.clone(), hello)

@@ -7,3 +7,4 @@ pub mod config;
 pub mod daemon;
 pub mod front;
 pub mod shell;
+mod socket_folder;

@@ -2,15 +2,17 @@
 //!
 //! What a request changed and the entry that says so are written together: no change without its
 //! entry, also after a crash. Requests that changed no record (they were refused, or asked a proxy
-//! only) have their entries written soon after.
+//! only, or the store failed) have their entries written soon after, or when the store can be written
+//! again.
 
-use crate::manager::Manager;
+use crate::manager::{Manager, batch};
+use crate::records::Txn;
 use crate::types::text::is_formatting;
-use crate::types::{AuditRecord, OperationId};
+use crate::types::{AuditRecord, OperationId, ProblemCode};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::future::Future;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// Entries that are kept. The oldest go when more come; refusals count.
 pub const MAX_AUDIT: usize = 10_000;
@@ -53,17 +55,17 @@ pub async fn on_behalf<R>(entry: AuditRecord, request: impl Future<Output = R>) 
 /// Notes what the request that is being served asks for, for its entry: in one line, of at most
 /// [`MAX_WHAT`] bytes. What was noted before makes way.
 pub(crate) fn asks(what: &impl Display) {
-    let what = line(&what.to_string());
+    let what = line(&what.to_string(), MAX_WHAT);
     // Only requests that change something have an entry.
     let _ = REQUEST.try_with(|request| request.borrow_mut().what = Some(what));
 }
 
-/// The beginning of a text, without what would be another line, a command to a terminal, or shown in
-/// another order.
-fn line(text: &str) -> String {
+/// The first `most` bytes of a text, without what would be another line, a command to a terminal, or
+/// shown in another order.
+pub(crate) fn line(text: &str, most: usize) -> String {
     let mut line = String::new();
     for c in text.chars().map(|c| if is_formatting(c) { ' ' } else { c }) {
-        if line.len() + c.len_utf8() > MAX_WHAT {
+        if line.len() + c.len_utf8() > most {
             break;
         }
         line.push(c);
@@ -83,16 +85,25 @@ pub(crate) fn take(operation: Option<OperationId>) -> Option<AuditRecord> {
     Some(AuditRecord { operation: operation.or(entry.operation), ..entry })
 }
 
-/// Writes entries that no change took; several may share one write.
-pub async fn write(manager: &Manager, mut queue: mpsc::Receiver<AuditRecord>) {
-    let mut batch = Vec::new();
-    while queue.recv_many(&mut batch, 256).await > 0 {
-        let entries = std::mem::take(&mut batch);
-        let written = manager.records.apply(|txn| {
-            entries.into_iter().for_each(|entry| txn.audit(entry));
-        });
-        if let Err(problem) = written.await {
-            tracing::error!("entries of the audit log are lost: {problem}");
+/// Writes entries that no change took, until `last` says that there come no more. While the store
+/// cannot be written they wait: some are of what was refused for that.
+pub async fn write(manager: &Manager, mut queue: mpsc::Receiver<AuditRecord>, last: &Notify) {
+    let mut troubles = manager.records.watch_trouble();
+    loop {
+        let entries = batch(&mut queue, last).await;
+        if entries.is_empty() {
+            return;
+        }
+        let all = |txn: &mut Txn| entries.iter().cloned().for_each(|entry| txn.audit(entry));
+        while let Err(problem) = manager.records.apply(all).await {
+            if problem.code != ProblemCode::StoreFailed || manager.is_stopping() {
+                tracing::error!("entries of the audit log are lost: {problem}");
+                break;
+            }
+            tokio::select! {
+                _ = troubles.wait_for(Option::is_none) => {}
+                () = manager.stopping() => {}
+            }
         }
     }
 }
@@ -103,11 +114,11 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_one_line_of_a_bounded_length() {
-        assert_eq!(line("a\u{1b}[2J\nb\u{9b}c\u{7f}"), "a [2J b c ");
-        assert_eq!(line("a\u{2028}b\u{2029}c\u{202e}d\u{2066}e\u{200f}\u{61c}"), "a b c d e  ");
+        assert_eq!(line("a\u{1b}[2J\nb\u{9b}c\u{7f}", 99), "a [2J b c ");
+        assert_eq!(line("a\u{2028}b\u{2029}c\u{202e}d\u{2066}e\u{200f}\u{61c}", 99), "a b c d e  ");
         // Joiners and letters that go from right to left are words.
-        assert_eq!(line("\u{5d0}\u{200d}\u{e9}"), "\u{5d0}\u{200d}\u{e9}");
-        let long = line(&"\u{20ac}".repeat(MAX_WHAT));
+        assert_eq!(line("\u{5d0}\u{200d}\u{e9}", 99), "\u{5d0}\u{200d}\u{e9}");
+        let long = line(&"\u{20ac}".repeat(MAX_WHAT), MAX_WHAT);
         assert_eq!(long, "\u{20ac}".repeat(MAX_WHAT / 3));
     }
 }

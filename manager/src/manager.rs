@@ -14,7 +14,7 @@ use crate::types::{AuditRecord, EventKind, EventRecord};
 use proxy_core::control::Term;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 /// Events that wait to be recorded. When it is full, further ones are dropped and the log says so;
 /// nothing is decided by them.
@@ -184,11 +184,14 @@ impl Manager {
         }
     }
 
-    /// Records events that were sent with [`Manager::event_soon`].
-    pub async fn record_events(&self, mut queue: mpsc::Receiver<EventRecord>) {
-        let mut batch = Vec::new();
-        while queue.recv_many(&mut batch, 256).await > 0 {
-            let events = std::mem::take(&mut batch);
+    /// Records events that were sent with [`Manager::event_soon`], until `last` says that there come
+    /// no more.
+    pub async fn record_events(&self, mut queue: mpsc::Receiver<EventRecord>, last: &Notify) {
+        loop {
+            let events = batch(&mut queue, last).await;
+            if events.is_empty() {
+                return;
+            }
             let recorded = self.records.apply(|txn| {
                 events.into_iter().for_each(|event| txn.event(event));
             });
@@ -196,5 +199,37 @@ impl Manager {
                 tracing::error!("events are lost: {problem}");
             }
         }
+    }
+}
+
+/// What waits in a queue and shares one write; nothing when it is empty after `last` was told that
+/// there comes no more.
+pub async fn batch<T>(queue: &mut mpsc::Receiver<T>, last: &Notify) -> Vec<T> {
+    const MOST: usize = 256;
+    let mut batch = Vec::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = queue.recv_many(&mut batch, MOST) => return batch,
+            () = last.notified() => queue.close(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_waits_when_there_comes_no_more_is_taken_first() {
+        let (sender, mut queue) = mpsc::channel(8);
+        let last = Notify::new();
+        for n in 0..3 {
+            sender.try_send(n).unwrap();
+        }
+        last.notify_one();
+        assert_eq!(batch(&mut queue, &last).await, [0, 1, 2]);
+        assert!(batch(&mut queue, &last).await.is_empty());
+        assert!(sender.try_send(3).is_err(), "nobody takes it any more");
     }
 }

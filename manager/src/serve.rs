@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::task::JoinSet;
+use tokio::sync::Notify;
+use tokio::task::{JoinError, JoinSet};
 
 /// How long connections have to end when the manager stops.
 const STOP_BOUND: Duration = Duration::from_secs(5);
@@ -183,18 +184,21 @@ impl Server {
         parts.spawn(firmware::run(manager.clone()));
         parts.spawn(metrics::follow(manager.clone()));
         parts.spawn(erasure::driver::run(manager.clone()));
-        let recorder = manager.clone();
         let Queues { events, audit } = queues;
-        let recording = tokio::spawn(async move { recorder.record_events(events).await });
-        let auditor = manager.clone();
-        let auditing = tokio::spawn(async move { crate::audit::write(&auditor, audit).await });
+        let mut writers: JoinSet<()> = JoinSet::new();
+        let last = [(); 2].map(|()| Arc::new(Notify::new()));
+        let (recorder, ends) = (manager.clone(), last[0].clone());
+        writers.spawn(async move { recorder.record_events(events, &ends).await });
+        let (auditor, ends) = (manager.clone(), last[1].clone());
+        writers.spawn(async move { crate::audit::write(&auditor, audit, &ends).await });
         let router = api::router(manager.clone());
         parts.spawn(api::server::serve(manager.clone(), listener, router));
         let _ready = ready_file.map(|path| ReadyFile::write(path, &ready)).transpose()?;
         notify::tell("READY=1");
         tokio::select! {
             () = manager.stopping() => {}
-            Some(Err(error)) = parts.join_next() => std::panic::resume_unwind(error.into_panic()),
+            error = panicked(&mut parts) => std::panic::resume_unwind(error.into_panic()),
+            error = panicked(&mut writers) => std::panic::resume_unwind(error.into_panic()),
         }
         notify::tell("STOPPING=1");
         let ended = async { while parts.join_next().await.is_some() {} };
@@ -202,10 +206,24 @@ impl Server {
             tracing::warn!("some connections did not end within {STOP_BOUND:?}");
         }
         parts.shutdown().await;
-        recording.abort();
-        auditing.abort();
+        // What was answered is written, if the disk takes it.
+        last.iter().for_each(|writer| writer.notify_one());
+        let written = async { while writers.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_BOUND, written).await.is_err() {
+            tracing::error!("events and entries of the audit log are lost: the store is too slow");
+        }
         Ok(())
     }
+}
+
+/// Waits until one of these panics. Those that come to their ends are nothing to wait for.
+async fn panicked(parts: &mut JoinSet<()>) -> JoinError {
+    while let Some(ended) = parts.join_next().await {
+        if let Err(error) = ended {
+            return error;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Connections that have come and wait to be accepted: as many as all proxies are that come back
@@ -320,4 +338,21 @@ pub fn run_until_signal(config: Config) -> Result<(), ServeError> {
     // What still waits for the disk gets its time.
     runtime.shutdown_timeout(STOP_BOUND);
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_panics_is_noticed_behind_one_that_ended() {
+        let mut parts = JoinSet::new();
+        parts.spawn(async {});
+        tokio::task::yield_now().await;
+        parts.spawn(async { panic!("a mistake") });
+        let error = tokio::time::timeout(STOP_BOUND, panicked(&mut parts)).await.unwrap();
+        assert!(error.is_panic());
+        let ended = panicked(&mut parts);
+        assert!(tokio::time::timeout(Duration::from_millis(1), ended).await.is_err());
+    }
 }

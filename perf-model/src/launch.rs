@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use std::io::{Read, Seek};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use perf_core::{BYPASS_VARIABLE, LEDGER_VARIABLE, Nanos, Settings, VARIABLE};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::report::{Process, Report};
+use crate::signals::Signals;
 
 /// The shim's file.
 const SHIM: &str = "libdxpu_perf.so";
@@ -53,6 +53,8 @@ pub enum Said {
 pub struct Outcome {
     /// The program's status.
     pub status: ExitStatus,
+    /// The last signal that came to end this program while it ran.
+    pub signal: Option<i32>,
     /// How long it ran.
     pub wall: Nanos,
     /// Its processes that called CUDA's driver.
@@ -121,13 +123,18 @@ impl Launch {
                 kept = Some(file);
             }
         }
+        // Ctrl-C reaches the program from the terminal, and this one outlives it to report.
+        let signals = Signals::catch()?;
         let begun = Instant::now();
         let mut child = command.spawn().map_err(|error| {
             let program = self.command[0].display();
             anyhow::Error::new(error).context(format!("{program} cannot be started"))
         })?;
-        let status = wait(&mut child)?;
+        let passing = signals.pass_to(&child);
+        let status = child.wait();
         let wall = Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let signal = passing.end();
+        let status = status.context("waiting for the program")?;
         let (processes, lost) = Report::read_processes(ledgers.path());
         let mut output = Vec::new();
         if let Some(mut kept) = kept {
@@ -135,7 +142,7 @@ impl Launch {
                 .and_then(|()| kept.read_to_end(&mut output))
                 .context("the program's output")?;
         }
-        Ok(Outcome { status, wall, processes, lost, output })
+        Ok(Outcome { status, signal, wall, processes, lost, output })
     }
 
     fn prepare(&self, settings: &Settings, ledgers: &Path) -> Result<Command> {
@@ -160,27 +167,6 @@ impl Launch {
         }
         Ok(command)
     }
-}
-
-/// Waits for the program. Ctrl-C reaches it from the terminal, and this program outlives it to
-/// report; a request to end is passed on.
-fn wait(child: &mut Child) -> Result<ExitStatus> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
-        .context("signals")?;
-    let handle = signals.handle();
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    let passer = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if let (SIGTERM | SIGHUP, Some(pid)) = (signal, pid) {
-                // It may have ended in the meantime: nobody is left to be told.
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            }
-        }
-    });
-    let status = child.wait().context("waiting for the program")?;
-    handle.close();
-    passer.join().expect("passing signals on cannot panic");
-    Ok(status)
 }
 
 /// A command as people see it.

@@ -12,6 +12,7 @@ pub mod profile;
 pub mod quantity;
 pub mod replay;
 pub mod report;
+mod signals;
 pub mod sweep;
 pub mod table;
 pub mod trace;

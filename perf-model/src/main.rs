@@ -22,6 +22,7 @@ fn main() -> ExitCode {
 
 /// Whoever reads our output has seen enough: no error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<io::Error>();
-    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    let of_json = error.downcast_ref::<serde_json::Error>().and_then(|it| it.io_error_kind());
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind).or(of_json);
+    kind == Some(io::ErrorKind::BrokenPipe)
 }

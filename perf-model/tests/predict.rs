@@ -65,6 +65,31 @@ fn a_trace_is_predicted() {
 }
 
 #[test]
+fn tags_that_were_asked_for_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    // 50 GB/s: 469 reads of 128 bytes under way at 1.2 us.
+    let copy = "start_ns,duration_ns,kind,bytes\n0,1000000,htod,50000000\n";
+    let trace = write(folder.path(), "t.csv", copy);
+    let tags = |said: &Value| said["prediction"]["tags"].as_u64().unwrap();
+    let remark = |said: &Value| said["remarks"].to_string();
+
+    let raised = json(&[&trace]);
+    assert_eq!(tags(&raised), 469);
+    assert!(remark(&raised).contains("instead of the profile's 140"), "{raised}");
+    let asked = json(&[&trace, "--tags", "32", "--compare", "tags=32"]);
+    assert_eq!(tags(&asked), 32);
+    assert!(remark(&asked).contains("taken as they are, with 32"), "{asked}");
+    let percent = |it: &Value| it["prediction"]["performance_percent"].as_f64().unwrap();
+    assert!((percent(&asked) - percent(&asked["compare"][0])).abs() < 1e-9, "{asked}");
+    assert_eq!(tags(&json(&[&trace, "--mrs", "256"])), 140);
+
+    // Where the trace shows no rate a profile's file keeps its tags.
+    let profile = write(folder.path(), "p.toml", "rtt = \"6.8us\"\ntags = 32\n");
+    let small = write(folder.path(), "s.csv", &copy.replace("50000000", "500"));
+    assert_eq!(tags(&json(&[&small, "--profile", &profile])), 32);
+}
+
+#[test]
 fn several_files_are_one_job() {
     let folder = tempfile::tempdir().unwrap();
     let one = write(folder.path(), "0.csv", TRACE);
@@ -146,7 +171,8 @@ fn steps_are_where_their_calls_are_however_many_there_are() {
     let trace = write(folder.path(), "t.csv", &text);
     let said = json(&[&trace, "--rtt", "6.8us"]);
     assert_eq!(said["trace"]["steps"], 5_000);
-    assert_eq!(said["trace"]["native_step_ns"], 90_000.0);
+    // Each thread marks half of them, and the last kernel ends after the last step.
+    assert_eq!(said["trace"]["native_step_ns"], 499_997_000.0 / 2_500.0);
 }
 
 /// A CPU that is slow, as under a profiler: 30 us between kernels of 5 us.

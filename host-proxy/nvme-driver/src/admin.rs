@@ -270,7 +270,7 @@ impl Controller {
         match self.register_queue_pair(f, &layout, submission, completion) {
             Ok(()) => Ok(pair),
             // The controller may have the queues all the same: their memory stays its own.
-            Err(error @ Error::Timeout { .. }) => Err(error),
+            Err(error) if self.queues[usize::from(id)] => Err(error),
             Err(error) => {
                 pair.free(f);
                 Err(error)
@@ -293,7 +293,9 @@ impl Controller {
     ///
     /// # Errors
     ///
-    /// The controller's refusal, or an identifier that is not free.
+    /// The controller's refusal, or an identifier that is not free. One that was free and is not any
+    /// more after an error tells that the controller may have a queue all the same: the rings stay
+    /// its own until it is reset.
     pub fn register_queue_pair<F: PciFunction>(
         &mut self,
         f: &mut F,
@@ -316,15 +318,23 @@ impl Controller {
         // Physically contiguous, and interrupts enabled where there is a vector.
         let interrupt = layout.vector.map_or(0, |vector| u32::from(vector) << 16 | 1 << 1);
         let create_cq = Command::new(Opcode::CREATE_CQ, 0).dword(10, size).dword(11, interrupt | 1);
-        self.execute_at(f, &create_cq, completion)?;
+        // In use until it is known that the controller has neither queue.
+        self.queues[usize::from(id)] = true;
+        if let Err(error) = self.execute_at(f, &create_cq, completion) {
+            self.queues[usize::from(id)] = !was_not_carried_out(&error);
+            return Err(error);
+        }
         let create_sq =
             Command::new(Opcode::CREATE_SQ, 0).dword(10, size).dword(11, u32::from(id) << 16 | 1);
         if let Err(error) = self.execute_at(f, &create_sq, submission) {
-            let delete = Command::new(Opcode::DELETE_CQ, 0).dword(10, id.into());
-            self.execute(f, &delete, None)?;
+            // A submission queue that may still come has the completion queue for its own.
+            if was_not_carried_out(&error) {
+                let delete = Command::new(Opcode::DELETE_CQ, 0).dword(10, id.into());
+                let deleted = self.execute(f, &delete, None);
+                self.queues[usize::from(id)] = deleted.is_err_and(|error| !error.is_gone());
+            }
             return Err(error);
         }
-        self.queues[usize::from(id)] = true;
         Ok(())
     }
 
@@ -373,6 +383,12 @@ impl Controller {
         pair.free(f);
         Ok(())
     }
+}
+
+/// Whether the controller did not and will not carry out the command that ended so: it refused it,
+/// never saw it, or is gone.
+fn was_not_carried_out(error: &Error) -> bool {
+    matches!(error, Error::Command { .. } | Error::QueueFull(_)) || error.is_gone()
 }
 
 /// Frees a command's buffer unless the device may still write to it.

@@ -3,8 +3,9 @@
 use clap::Parser;
 use host_proxy::shell::protocol::{Command, Line};
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Commands for the model host that `host-proxy --model-host SOCKET` runs.
@@ -41,16 +42,25 @@ fn main() -> ExitCode {
         Ok(stream) => stream,
         Err(error) => {
             let socket = cli.socket.display();
-            return fail(
-                3,
-                &format!("{socket}: {error}; is host-proxy --model-host running there?"),
-            );
+            return fail(3, &format!("{socket}: {error}; {}", advice(&cli.socket, &error)));
         }
     };
     match converse(&stream, &cli) {
         Ok(code) => code,
         Err(error) => fail(3, &format!("the host proxy went away: {error}")),
     }
+}
+
+/// What to do when nobody can be reached there.
+fn advice(socket: &Path, error: &io::Error) -> String {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return "is host-proxy --model-host running there?".to_owned();
+    }
+    let uid = std::fs::metadata(socket).map(|data| format!(" (uid {})", data.uid()));
+    format!(
+        "only the user that runs host-proxy{} may give it commands: be that user, or use sudo",
+        uid.unwrap_or_default()
+    )
 }
 
 fn converse(mut stream: &UnixStream, cli: &Cli) -> io::Result<ExitCode> {

@@ -1,7 +1,6 @@
 //! Where the host's root complex is.
 
 mod absence;
-mod hold;
 mod lines;
 pub mod model;
 mod routes;

@@ -1,6 +1,5 @@
 //! The model host as the root complex, on the data plane's own thread.
 
-use super::hold::{Hold, LONGEST_HOLD, refusal};
 use crate::config::Model;
 use crate::shell::server::{Job, Server};
 use crate::shell::{CountingPort, exec};
@@ -28,8 +27,8 @@ const TOGETHER: usize = 32;
 /// else.
 const TAKEN_AT_ONCE: usize = 16;
 
-/// TLPs taken in while one of the host waits for room. When so many wait the rest stays in the
-/// switch, and what the host sends waits for it.
+/// TLPs taken in while one of the host waits for room. When so many wait the rest of the devices' stays
+/// in the switch, and what the host sends waits for it.
 const MEANWHILE: usize = 1024;
 
 /// The model host, ready to run.
@@ -44,9 +43,6 @@ pub struct PlanePort {
     meanwhile: VecDeque<Vec<u8>>,
     /// Completions that the role has and that were not sent yet.
     held: usize,
-    /// How long a TLP of the host waits for room, and what never had any.
-    hold: Hold,
-    given_up: u64,
     /// TLPs taken and answers given since the clock was read.
     taken: usize,
     /// A TLP that is taken. It is not made for each look: that would clear it each time.
@@ -82,8 +78,6 @@ impl ModelFront {
             plane,
             meanwhile: VecDeque::new(),
             held: 0,
-            hold: Hold::new(LONGEST_HOLD),
-            given_up: 0,
             taken: 0,
             tlp: vec![0; TLP_BUFFER],
             stop: stop.clone(),
@@ -126,8 +120,7 @@ impl ModelFront {
 impl CountingPort for PlanePort {
     /// Counters of the role and of the plane.
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let own = ("model: TLPs given up for lack of room", self.given_up);
-        self.plane.role.counters().chain(self.plane.counters()).chain([own]).collect()
+        self.plane.role.counters().chain(self.plane.counters()).collect()
     }
 }
 
@@ -155,15 +148,17 @@ impl PlanePort {
         Some(length)
     }
 
-    /// Takes in what came up until nothing more is there or enough waits. Whether there was any.
-    fn take_meanwhile(&mut self, most: usize) -> bool {
-        if self.meanwhile.len() >= most {
-            return false;
-        }
+    /// Takes in what came up until nothing more is there or enough of devices' waits. Whether there
+    /// was any.
+    fn take_meanwhile(&mut self) -> bool {
         let before = self.meanwhile.len();
         let mut tlp = std::mem::take(&mut self.tlp);
-        while self.meanwhile.len() < most {
-            let Some(length) = self.take(&mut tlp) else { break };
+        loop {
+            let length = match self.meanwhile.len() < MEANWHILE {
+                true => self.take(&mut tlp),
+                false => self.plane.role.poll_own(&mut tlp),
+            };
+            let Some(length) = length else { break };
             self.meanwhile.push_back(tlp[..length].to_vec());
         }
         self.tlp = tlp;
@@ -211,22 +206,14 @@ impl TlpPort for PlanePort {
             // device and its answer.
             let now = if answers { self.time() } else { self.plane.now() };
             if self.plane.role.handle_tlp(now, tlp).is_ok() {
-                self.hold.taken(self.plane.role.switch(), tlp);
                 self.mark();
                 return self.transmit_or_hold(answers);
-            }
-            // The clock may be read as long ago as the host was busy with itself.
-            let now = self.plane.now();
-            if self.hold.refused(now, self.plane.role.switch(), tlp) {
-                self.given_up += 1;
-                self.meanwhile.extend(refusal(self.plane.role.switch(), tlp));
-                return self.transmit().map(|_| ());
             }
             if self.stop.requested() {
                 return Err(PortError::Closed);
             }
             let mut busy = self.plane.receive().map_err(broken)?;
-            busy |= self.take_meanwhile(MEANWHILE);
+            busy |= self.take_meanwhile();
             busy |= self.transmit()?;
             self.plane.rest(busy, None).map_err(broken)?;
         }

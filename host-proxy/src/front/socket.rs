@@ -3,13 +3,12 @@
 pub mod session;
 
 use super::absence::Absence;
-use super::hold::{Hold, LONGEST_HOLD, refusal};
 use super::lines::Lines;
 use super::stale::remove_stale;
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;
-use proxy_core::switch::{ResetKind, VirtualSwitch};
+use proxy_core::switch::ResetKind;
 use proxy_core::time::Instant;
 use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
@@ -32,7 +31,6 @@ pub struct SocketFront {
     path: PathBuf,
     listener: Socket,
     hello_bound: Duration,
-    longest_hold: Duration,
     /// TLPs that a test has no room for.
     #[cfg(test)]
     full: fn(&[u8]) -> bool,
@@ -53,7 +51,6 @@ struct Counts {
     unknown: u64,
     wrong: u64,
     refused: u64,
-    given_up: u64,
 }
 
 impl Counts {
@@ -61,7 +58,7 @@ impl Counts {
     fn and(self, client: Option<&Client>) -> Self {
         let Some(client) = client else { return self };
         let unknown = self.unknown + client.session.unknown();
-        Self { unknown, given_up: self.given_up + client.given_up, ..self }
+        Self { unknown, ..self }
     }
 
     fn list(self) -> Vec<(&'static str, u64)> {
@@ -70,7 +67,6 @@ impl Counts {
             ("socket: records of an unknown kind", self.unknown),
             ("socket: root complexes disconnected for a wrong record", self.wrong),
             ("socket: root complexes refused: one is connected", self.refused),
-            ("socket: TLPs given up for lack of room", self.given_up),
         ]
     }
 }
@@ -106,12 +102,8 @@ struct Client {
     hello_until: Instant,
     /// A TLP of the client that the role had no room for.
     held: Option<usize>,
-    hold: Hold,
     #[cfg(test)]
     full: fn(&[u8]) -> bool,
-    given_up: u64,
-    /// The completion of a request that was given up, until the client has it.
-    answer: Option<Vec<u8>>,
     /// One byte more than a record has, so that a longer one shows.
     inbox: Box<[u8; MAX_RECORD + 1]>,
     /// What a hello is answered with, as far as the client has it not.
@@ -139,7 +131,6 @@ impl SocketFront {
             path: path.to_path_buf(),
             listener,
             hello_bound: HELLO_BOUND,
-            longest_hold: LONGEST_HOLD,
             #[cfg(test)]
             full: |_| false,
         })
@@ -190,10 +181,9 @@ impl SocketFront {
             if absence.lasts(plane.latest(), present) {
                 plane.role.set_root_complex(false);
             }
-            let all = counts.and(client.as_ref());
-            told.tell_given_up(plane.latest(), all.given_up);
+            told.tell_given_up(plane.latest(), plane.role.given_up());
             if plane.role.is_asked_for_counters() {
-                plane.set_device_counters(all.list());
+                plane.set_device_counters(counts.and(client.as_ref()).list());
             }
             busy |= plane.transmit().map_err(|e| e.to_string())?;
             plane.rest(busy, None).map_err(|e| e.to_string())?;
@@ -213,11 +203,8 @@ impl SocketFront {
             session: Session::default(),
             hello_until: now + self.hello_bound,
             held: None,
-            hold: Hold::new(self.longest_hold),
             #[cfg(test)]
             full: self.full,
-            given_up: 0,
-            answer: None,
             inbox: Box::new([0; MAX_RECORD + 1]),
             greeting: VecDeque::new(),
             unsent: None,
@@ -274,13 +261,14 @@ impl Client {
     fn take(&mut self, plane: &mut Plane<HostRole>) -> Result<bool, Gone> {
         for moved in 0..BATCH {
             // The next record waits for what is to be said to the last one.
-            if self.answer.is_some() || !self.greeting.is_empty() {
+            if !self.greeting.is_empty() {
                 return Ok(moved > 0);
             }
             let length = match self.held.take() {
                 Some(length) => length,
                 None => match self.socket.read(&mut self.inbox[..]) {
-                    Ok(0) => return Err(Gone::Closed),
+                    // An empty record looks like the end.
+                    Ok(0) if self.has_left() => return Err(Gone::Closed),
                     Ok(length) => length,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(moved > 0),
                     Err(_) => return Err(Gone::Closed),
@@ -300,19 +288,21 @@ impl Client {
 
     /// Whether the record was taken.
     fn handle(&mut self, plane: &mut Plane<HostRole>, length: usize) -> Result<bool, Gone> {
-        let now = plane.now();
         #[cfg(test)]
         if length > HEADER && self.inbox[0] == kind::TLP && (self.full)(&self.inbox[HEADER..length])
         {
-            return Ok(self.gives_up(now, plane.role.switch(), length));
+            return Ok(false);
+        }
+        let now = plane.now();
+        // A device may lack room for what it would answer, as long as the client does not read.
+        if self.unsent.is_some() {
+            plane.role.excuse();
         }
         let taken = self.session.take(&mut plane.role, now, &self.inbox[..length]);
         match taken.map_err(|why| Gone::Wrong(why.into()))? {
-            Taken::NoRoom => return Ok(self.gives_up(now, plane.role.switch(), length)),
+            Taken::NoRoom => return Ok(false),
             Taken::Done => {}
-            Taken::Reset => self.hold.clear(),
             Taken::Tlp => {
-                self.hold.taken(plane.role.switch(), &self.inbox[HEADER..length]);
                 if plane.role.wants_mark() {
                     let now = plane.now();
                     plane.role.mark(now);
@@ -324,22 +314,6 @@ impl Client {
             }
         }
         Ok(true)
-    }
-
-    /// The switch has no room for a TLP. Whether it is gone: its device took nothing for too long.
-    fn gives_up(&mut self, now: Instant, switch: &VirtualSwitch, length: usize) -> bool {
-        // The switch may lack room for what it would answer, as long as the client does not read.
-        if self.unsent.is_some() {
-            self.hold.excuse();
-            return false;
-        }
-        let tlp = &self.inbox[HEADER..length];
-        if !self.hold.refused(now, switch, tlp) {
-            return false;
-        }
-        self.given_up += 1;
-        self.answer = refusal(switch, tlp);
-        true
     }
 
     /// Whether the client has closed the connection, whatever of it was not read yet.
@@ -389,19 +363,12 @@ impl Client {
 
     /// Puts the next TLP for the client into the outbox; the length of its record.
     fn next_tlp(&mut self, plane: &mut Plane<HostRole>) -> Option<usize> {
-        let room = &mut self.outbox[HEADER..];
-        let length = if let Some(answer) = self.answer.take() {
-            room[..answer.len()].copy_from_slice(&answer);
-            answer.len()
-        } else {
+        let now = plane.now();
+        let length = plane.role.poll_tlp(now, &mut self.outbox[HEADER..])?;
+        if plane.role.wants_mark() {
             let now = plane.now();
-            let length = plane.role.poll_tlp(now, room)?;
-            if plane.role.wants_mark() {
-                let now = plane.now();
-                plane.role.mark(now);
-            }
-            length
-        };
+            plane.role.mark(now);
+        }
         self.outbox[..HEADER].copy_from_slice(&[kind::TLP, 0, 0, 0]);
         Some(HEADER + length)
     }

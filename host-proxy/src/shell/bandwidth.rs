@@ -54,6 +54,7 @@ pub(super) fn bandwidth(
     reply: &Reply,
 ) -> Outcome {
     let mut test = |devices: &[Bdf], direction, bytes, tags| {
+        reply.is_heard()?;
         let test = BandwidthTest { direction, bytes, tags, request: wish.request };
         host.accelerators_bandwidth(devices, &test).map_err(|(bdf, e)| about(bdf, &e))
     };

@@ -32,7 +32,7 @@ fn carry_out(host: &mut ModelHost<impl CountingPort>, command: &Command, reply: 
             let tree = host.tree();
             Ok((tree.to_string(), to_json(&tree)?))
         }
-        Command::Wait { devices, seconds } => wait(host, *devices, *seconds),
+        Command::Wait { devices, seconds } => wait(host, *devices, *seconds, reply),
         Command::ConfigRead { device, register } => {
             let (bdf, register) = (bdf(device)?, config_register(*register)?);
             let value = host.config_read(bdf, register, 4).map_err(text)?;
@@ -124,7 +124,7 @@ fn bdf(text: &str) -> Result<Bdf, String> {
     parts().ok_or_else(|| format!("{text:?}: bus:device.function, as lspci prints it: 03:00.0"))
 }
 
-/// The functions of these names, each named once.
+/// The functions of these names, one at least and each named once.
 fn all_different(names: &[String]) -> Result<Vec<Bdf>, String> {
     let mut list = Vec::new();
     for name in names {
@@ -133,6 +133,9 @@ fn all_different(names: &[String]) -> Result<Vec<Bdf>, String> {
             return Err(format!("{bdf} is named twice: name each device once"));
         }
         list.push(bdf);
+    }
+    if list.is_empty() {
+        return Err("no device is named: name one at least".to_owned());
     }
     Ok(list)
 }
@@ -143,7 +146,12 @@ fn endpoints(host: &ModelHost<impl CountingPort>) -> Vec<Bdf> {
     devices.map(|node| node.bdf).collect()
 }
 
-fn wait(host: &mut ModelHost<impl CountingPort>, devices: usize, seconds: u64) -> Outcome {
+fn wait(
+    host: &mut ModelHost<impl CountingPort>,
+    devices: usize,
+    seconds: u64,
+    reply: &Reply,
+) -> Outcome {
     let deadline = Instant::now().checked_add(Duration::from_secs(seconds));
     let deadline = deadline.ok_or_else(|| format!("{seconds} seconds: nobody waits so long"))?;
     loop {
@@ -153,6 +161,7 @@ fn wait(host: &mut ModelHost<impl CountingPort>, devices: usize, seconds: u64) -
             return Ok((names.join("\n"), json!({ "devices": names })));
         }
         let now = Instant::now();
+        reply.is_heard()?;
         if now >= deadline {
             let found = there.len();
             return Err(format!("{found} of {devices} devices are there after {seconds} s"));
@@ -310,6 +319,14 @@ mod tests {
         for wrong in ["", "3", "3:0", "3:20.0", "3:0.8", "x:0.0"] {
             assert!(bdf(wrong).unwrap_err().contains("03:00.0"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn devices_are_named_and_each_once() {
+        assert!(all_different(&[]).unwrap_err().contains("name one"));
+        let twice = ["03:00.0", "03:0.0"].map(str::to_owned);
+        assert!(all_different(&twice).unwrap_err().contains("named twice"));
+        assert_eq!(all_different(&twice[..1]).unwrap().len(), 1);
     }
 
     #[test]

@@ -3,13 +3,15 @@
 
 use super::protocol::{Command, Line};
 use crate::front::stale::remove_stale;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Type;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tracing::{debug, warn};
 use vfio_user_server::limits::ACCEPT_PAUSE;
 
@@ -25,7 +27,11 @@ const PROGRESS: usize = 16;
 /// Longest command in bytes; a longer one is refused.
 const MAX_COMMAND: u64 = 64 * 1024;
 
-/// A command and where its lines go. A client that went away does not stop its command.
+/// How often it is looked whether a client that waits for its command is still there.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A command and where its lines go. A client that went away does not stop a command that changes
+/// something; one that only waits or measures ends when [`Reply::is_heard`] says so.
 pub struct Job {
     /// What to do.
     pub command: Command,
@@ -37,14 +43,58 @@ pub struct Job {
 pub struct Reply {
     progress: SyncSender<Line>,
     last: SyncSender<Line>,
+    heard: Weak<()>,
+}
+
+/// The other end of a [`Reply`], as long as somebody listens.
+struct Lines {
+    progress: Receiver<Line>,
+    last: Receiver<Line>,
+    _listens: Arc<()>,
+}
+
+impl Lines {
+    /// Hands all lines to `say`, until it fails or `has_left`, which is asked now and then, says
+    /// that they are for nobody.
+    fn hand(
+        self,
+        mut say: impl FnMut(&Line) -> std::io::Result<()>,
+        has_left: impl Fn() -> bool,
+    ) -> std::io::Result<()> {
+        loop {
+            match self.progress.recv_timeout(LOOK) {
+                Ok(line) => say(&line)?,
+                Err(RecvTimeoutError::Timeout) if has_left() => {
+                    return Err(ErrorKind::BrokenPipe.into());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.last.recv().map_or(Ok(()), |line| say(&line))
+    }
 }
 
 impl Reply {
     /// A reply, and the lines that come of it, the last one at the end.
-    fn new() -> (Self, impl Iterator<Item = Line>) {
+    fn new() -> (Self, Lines) {
         let (progress, said) = sync_channel(PROGRESS);
         let (last, end) = sync_channel(1);
-        (Self { progress, last }, said.into_iter().chain(end))
+        let listens = Arc::new(());
+        let reply = Self { progress, last, heard: Arc::downgrade(&listens) };
+        (reply, Lines { progress: said, last: end, _listens: listens })
+    }
+
+    /// Whether somebody still listens, as far as is known: for what only waits or measures.
+    ///
+    /// # Errors
+    ///
+    /// That nobody does.
+    pub fn is_heard(&self) -> Result<(), String> {
+        match self.heard.strong_count() {
+            0 => Err("nobody waits any more".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     /// Says how far the command has got. A client that is behind by `PROGRESS` of these
@@ -163,17 +213,22 @@ fn serve(stream: &UnixStream, jobs: &SyncSender<Job>) -> std::io::Result<()> {
         if jobs.send(Job { command, reply }).is_err() {
             return Ok(());
         }
-        for line in lines {
-            say(stream, &line)?;
-        }
+        lines.hand(|line| say(stream, line), || has_left(stream))?;
     }
+}
+
+/// Whether a client has closed its end altogether. One that only says no more still reads.
+fn has_left(stream: &UnixStream) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut ends = [PollFd::new(stream, PollFlags::empty())];
+    poll(&mut ends, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::front::stale::tests::{crowd, refusal};
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     struct Client {
         writer: UnixStream,
@@ -266,7 +321,13 @@ mod tests {
         let (reply, lines) = Reply::new();
         (0..1000).for_each(|done| reply.progress(done, 1000));
         reply.end(Line::Error("no".into()));
-        let lines: Vec<Line> = lines.collect();
+        let mut said = Vec::new();
+        let hand = |line: &Line| {
+            said.push(line.clone());
+            Ok(())
+        };
+        lines.hand(hand, || false).unwrap();
+        let lines = said;
         assert_eq!(lines.len(), PROGRESS + 1);
         assert!(matches!(lines[0], Line::Progress { done: 0, .. }));
         assert!(matches!(&lines[PROGRESS], Line::Error(reason) if reason == "no"));
@@ -275,9 +336,30 @@ mod tests {
     #[test]
     fn a_client_that_went_away_does_not_stop_its_command() {
         let (reply, lines) = Reply::new();
+        assert!(reply.is_heard().is_ok());
         drop(lines);
+        assert!(reply.is_heard().is_err());
         reply.progress(1, 2);
         reply.end(Line::Error("no".into()));
+    }
+
+    #[test]
+    fn it_is_noticed_that_a_client_went_away_and_not_that_it_asks_no_more() {
+        let (_folder, server) = server();
+        let mut client = Client::new(&server.path);
+        client.writer.write_all(b"{\"command\":\"lspci\"}\n").unwrap();
+        client.writer.shutdown(std::net::Shutdown::Write).unwrap();
+        let job = server.jobs.recv_timeout(Duration::from_secs(60)).unwrap();
+        std::thread::sleep(LOOK * 3);
+        assert!(job.reply.is_heard().is_ok());
+        job.reply.progress(1, 2);
+        assert!(matches!(client.answer(), Some(Line::Progress { done: 1, total: 2 })));
+        drop(client);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while job.reply.is_heard().is_ok() {
+            assert!(Instant::now() < deadline, "nobody noticed");
+            std::thread::sleep(LOOK);
+        }
     }
 
     #[test]

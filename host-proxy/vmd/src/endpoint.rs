@@ -52,6 +52,10 @@ const MSI_X_CONTROL: u32 = 0b11 << 30;
 const BAR_4: u32 = 4;
 const POWER: u16 = 0xd0;
 const POWER_ID: u8 = 1;
+const POWER_CONTROL: u16 = POWER + 4;
+const POWER_STATE: u32 = 0b11;
+const D0: u32 = 0;
+const D3_HOT: u32 = 3;
 
 static LAYOUT: Layout = proxy_core::layout!(&[&[
     Register::read_only(0x00, 0),
@@ -78,7 +82,7 @@ static LAYOUT: Layout = proxy_core::layout!(&[&[
     Register::read_only(MSI_X + 8, PENDING | BAR_4),
     // Version 3, D0 and D3hot.
     Register::read_only(POWER, capability(POWER_ID, 0, 3)),
-    Register::read_only(POWER + 4, 1 << 3).writable(0b11),
+    Register::read_only(POWER_CONTROL, 1 << 3).writable(POWER_STATE),
 ]]);
 
 /// The adapter as the machine's own bus shows it.
@@ -119,7 +123,12 @@ impl Endpoint {
 
     /// Software writes the bytes that `enables` (bit n: byte n) names of a doubleword.
     pub(crate) fn write(&mut self, register: u16, value: u32, enables: u8) {
+        let before = self.config.get(POWER_CONTROL) & POWER_STATE;
         self.config.write(register, value, enables);
+        // There is no D1 and no D2: such a value is discarded (PCIe 5.0 section 7.5.2.2).
+        if ![D0, D3_HOT].contains(&(self.config.get(POWER_CONTROL) & POWER_STATE)) {
+            self.config.put(POWER_CONTROL, POWER_STATE, before);
+        }
         if let Some(bar) = BARS.iter().position(|bar| *bar == register) {
             let kind = if bar % 2 == 0 { 0xf } else { 0 };
             self.config.put(register, self.fixed[bar] & !kind, 0);
@@ -194,6 +203,15 @@ mod tests {
             at = (endpoint.read(at) >> 8) as u16 & 0xfc;
         }
         assert_eq!(seen, [EXPRESS_ID, MSI_X_ID, POWER_ID]);
+    }
+
+    #[test]
+    fn a_power_state_that_is_not_there_is_discarded() {
+        let mut endpoint = Endpoint::new(&VmdConfig::default());
+        for (written, state) in [(1, 0), (2, 0), (3, 3), (2, 3), (1, 3), (0, 0)] {
+            endpoint.write(0xd4, written, 0xf);
+            assert_eq!(endpoint.read(0xd4), 1 << 3 | state, "D{written}");
+        }
     }
 
     #[test]

@@ -173,7 +173,11 @@ impl Reads {
         let ready = |owed: &Owed| owed.is_ready() && takes(owed.requester());
         let index = self.owed.iter().position(ready)?;
         let (length, over) = match &mut self.owed[index] {
-            Owed::Status { info, status } => (info.completion(completer, *status, buf), true),
+            Owed::Status { info, status } => {
+                let tlp = info.completion(completer, *status);
+                buf[..tlp.len()].copy_from_slice(&tlp);
+                (Ok(tlp.len()), true)
+            }
             Owed::Data { asker, span, data } => {
                 let stop = span.completion_end(payload);
                 let (first, last) = (span.at & !3, stop.next_multiple_of(4));

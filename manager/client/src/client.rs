@@ -433,6 +433,10 @@ impl Client {
             asked: may_be_sent(&error),
             reason: match error {
                 ureq::Error::Io(error) => error.to_string(),
+                error @ ureq::Error::Protocol(_) => format!(
+                    "{error}: it speaks no HTTP, as where proxies dial in (port 7781 if nothing else \
+                     was said; the REST API's is 7780)"
+                ),
                 other => other.to_string(),
             },
         }

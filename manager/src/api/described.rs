@@ -10,6 +10,9 @@ use std::sync::LazyLock;
 use utoipa::openapi::PathItem;
 use utoipa::openapi::path::{Operation, ParameterIn};
 
+/// Where the description is.
+pub(super) const DESCRIPTION: &str = "/v1/openapi.json";
+
 /// What is said of one route.
 #[derive(Debug)]
 pub(super) struct Route {
@@ -29,6 +32,9 @@ fn described(item: &PathItem, operation: &Operation) -> Route {
 
 static ROUTES: LazyLock<BTreeMap<String, Route>> = LazyLock::new(|| {
     let mut routes = BTreeMap::new();
+    // The description itself, which it does not describe.
+    let itself = Route { query: BTreeSet::new(), if_match: false };
+    routes.insert(format!("{} {DESCRIPTION}", Method::GET), itself);
     for (path, item) in super::description().paths.paths {
         for (method, operation) in [
             (Method::GET, &item.get),

@@ -243,7 +243,8 @@ impl Cursor {
             let page = page(&self.manager, Some(self.next), MAX_LIMIT, &self.filter);
             self.next = page.next;
             if page.lost {
-                let first = page.items.first().map_or(page.next, |event| event.sequence);
+                let tables = self.manager.records.snapshot();
+                let first = tables.events().keys().next().copied().unwrap_or(page.next);
                 self.ready.push_back(Message::Lost { next: first });
             }
             self.ready.extend(page.items.into_iter().map(|e| Message::Event(Box::new(e))));

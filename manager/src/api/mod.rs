@@ -140,7 +140,7 @@ pub fn description() -> utoipa::openapi::OpenApi {
 pub fn router(manager: App) -> Router {
     let (router, _) = documented().split_for_parts();
     router
-        .route("/v1/openapi.json", get(|| async { axum::Json(description()) }))
+        .route(described::DESCRIPTION, get(|| async { axum::Json(description()) }))
         .fallback(|uri: axum::http::Uri| async move {
             Problem::new(ProblemCode::NoSuchPath, format!("there is nothing at {}", uri.path()))
         })
@@ -150,7 +150,6 @@ pub fn router(manager: App) -> Router {
         .layer(axum::middleware::from_fn(conditional::tags))
         .layer(axum::middleware::from_fn(described::refuse_others))
         .layer(axum::middleware::from_fn_with_state(manager.clone(), observe::observe))
-        .layer(axum::middleware::from_fn_with_state(manager.clone(), prefer::prefer))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(manager)
 }

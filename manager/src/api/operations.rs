@@ -2,7 +2,7 @@
 
 use super::App;
 use super::conditional::{IfMatch, shown};
-use super::extract::{Params, Segments, parse};
+use super::extract::{Octets, Params, Segments, parse};
 use super::listing::{Listing, Paging};
 use crate::operations::obstacle;
 use crate::records::Topic;
@@ -10,7 +10,6 @@ use crate::types::{
     AllocationId, EventRecord, OperationId, OperationRecord, OperationState, Problem, ProblemCode,
 };
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use manager_client::bodies::ProblemBody;
@@ -157,7 +156,7 @@ pub(super) async fn cancel(
     Segments(id): Segments<String>,
     if_match: IfMatch,
     // A body that nobody reads would have the connection reset, and the answer lost with it.
-    _: Bytes,
+    _: Octets,
 ) -> Result<(StatusCode, Json<OperationRecord>), Problem> {
     let id: OperationId = parse("id", &id)?;
     let changed = manager.records.change(|txn| {

@@ -7,9 +7,7 @@ use super::{App, observe};
 use crate::records::Topic;
 use crate::types::{OperationRecord, Problem};
 use axum::Json;
-use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
@@ -28,7 +26,7 @@ const MAX_WAIT: u64 = MAX_WAIT_MS as u64 / 1000;
 /// # Errors
 ///
 /// When that is no number of seconds, or more than [`MAX_WAIT`].
-fn wait(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+pub(super) fn wait(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let wrong = |why: &str| Problem::invalid(PREFER.as_str(), format!("wait={why}"));
     for value in headers.get_all(PREFER) {
         // What is no text is no preference that we know.
@@ -50,23 +48,14 @@ fn wait(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     Ok(None)
 }
 
-/// Answers changes when their work has ended, where the client would wait for that.
-pub(super) async fn prefer(State(manager): State<App>, request: Request, next: Next) -> Response {
-    if request.method().is_safe() || !request.headers().contains_key(PREFER) {
-        return next.run(request).await;
-    }
-    let seconds = match wait(request.headers()) {
-        Ok(Some(seconds)) => seconds,
-        Ok(None) => return next.run(request).await,
-        Err(problem) => return problem.into_response(),
-    };
-    let answer = next.run(request).await;
+/// The answer to a change when its work has ended, or after so many seconds.
+pub(super) async fn when_ended(manager: &App, answer: Response, seconds: u64) -> Response {
     let begun = observe::begun(&answer).filter(|_| answer.status() == StatusCode::ACCEPTED);
     let Some(id) = begun else { return answer };
     let is_over = |operation: &OperationRecord| operation.state.is_final();
     // One that is not kept is answered as it was when it was asked for.
     let until = (Topic::End(id), Duration::from_secs(seconds));
-    let Ok(operation) = awaited(&manager, id, until, is_over).await else {
+    let Ok(operation) = awaited(manager, id, until, is_over).await else {
         return answer;
     };
     let (mut parts, _) = answer.into_parts();

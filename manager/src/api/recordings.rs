@@ -174,7 +174,8 @@ pub(super) async fn forget(
 /// What was recorded, as a file: pcapng, or a trace in JSON.
 #[utoipa::path(get, path = "/v1/recordings/{id}/file", tag = "recorder",
     params(("id" = String, Path, description = "Number of the recording, rec-N")),
-    responses((status = 200, description = "The file of a recording that has ended; of a trace, application/json", body = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, description = "The file of a recording that has ended; of a trace, application/json",
+            content((Vec<u8> = "application/octet-stream"), (serde_json::Value = "application/json"))),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn file(
     State(manager): State<App>,

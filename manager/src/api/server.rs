@@ -1,7 +1,7 @@
 //! Serves the API's connections, with bounds on what a slow or endless client can hold.
 
 use super::MAX_BODY;
-use super::observe::Peer;
+use super::observe::{Peer, Seat};
 use super::unstuck::Unstuck;
 use crate::manager::Manager;
 use crate::types::{Problem, ProblemCode};
@@ -93,8 +93,11 @@ pub async fn serve(manager: Arc<Manager>, listener: TcpListener, router: Router)
         // Answers are small, and somebody waits for them.
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
+        let seat = Seat(Arc::new(seat));
+        let sits = seat.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(sits.clone());
             service.call(request)
         });
         let connection = http1::Builder::new()

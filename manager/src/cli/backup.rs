@@ -36,12 +36,12 @@ fn put(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 fn write(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |error| StoreError::io(&path, "written", error)
+    // The file is the one that was named; the other one is gone when this is read.
+    let failed = |error: std::io::Error| {
+        Failure::Argument(format!("{} cannot be written: {error}", to.display()))
     };
-    let mut file = File::create(new).map_err(failed(new))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed(new))?;
+    let mut file = File::create(new).map_err(failed)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
     drop(file);
     crate::records::check(new).map_err(|error| match error.of_backup(to) {
         StoreError::Backup { reason, .. } => Failure::Damaged(format!(
@@ -50,10 +50,14 @@ fn write(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
              `dxpu-manager store check`",
             to.display()
         )),
+        StoreError::Io { source, .. } => failed(source),
         other => other.into(),
     })?;
-    File::open(new).and_then(|file| file.sync_all()).map_err(failed(new))?;
-    Ok(store::rename(new, to)?)
+    File::open(new).and_then(|file| file.sync_all()).map_err(failed)?;
+    store::rename(new, to).map_err(|error| match error {
+        StoreError::Io { source, .. } => failed(source),
+        other => other.into(),
+    })
 }
 
 /// Puts a backup in the place of a store, and says where that is now, and whether the backup's last

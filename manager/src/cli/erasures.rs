@@ -7,6 +7,7 @@ use manager_client::Client;
 use manager_client::bodies::{EraseBody, WaiveBody};
 use manager_client::views::{ErasureView, List};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// What `erase` is about.
 #[derive(Clone, Debug)]
@@ -37,6 +38,29 @@ pub struct Erase {
     /// Do not erase: take a device that could not be erased as it is, for this reason
     #[arg(long, value_name = "REASON")]
     pub waive: Option<String>,
+    /// Print the erasure and do not wait for its end
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// How often it is looked how far an erasure is: so long first, and twice as long each time up to
+/// the bound.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const MAX_LOOK: Duration = Duration::from_secs(2);
+
+/// Waits for the end, which has to be a good one.
+fn wait(client: &Client, mut view: ErasureView) -> Result<ErasureView, Failure> {
+    let mut pause = FIRST_LOOK;
+    while view.state == ErasureState::Running {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(MAX_LOOK);
+        // It goes on when a manager that went away is back.
+        view = client.get_patiently(&format!("/v1/erasures/{}", view.id))?;
+    }
+    match view.state {
+        ErasureState::Failed => Err(Failure::Erasure(Box::new(view))),
+        _ => Ok(view),
+    }
 }
 
 pub(super) fn list(client: &Client, out: &Output) -> Result<(), Failure> {
@@ -62,14 +86,15 @@ pub(super) fn list(client: &Client, out: &Output) -> Result<(), Failure> {
 
 pub(super) fn erase(client: &Client, out: &Output, erase: Erase) -> Result<(), Failure> {
     let view: ErasureView = match erase {
-        Erase { what: What::Slot(slot), waive } => {
+        Erase { what: What::Slot(slot), waive, no_wait } => {
             let path = format!("/v1/boxes/{}/slots/{}/erase", slot.box_name(), slot.slot());
-            client.post(&path, &EraseBody { waive }, None)?
+            let view = client.post(&path, &EraseBody { waive }, None)?;
+            if no_wait { view } else { wait(client, view)? }
         }
-        Erase { what: What::Erasure(id), waive: Some(reason) } => {
+        Erase { what: What::Erasure(id), waive: Some(reason), .. } => {
             client.post(&format!("/v1/erasures/{id}/waive"), &WaiveBody { reason }, None)?
         }
-        Erase { what: What::Erasure(id), waive: None } => {
+        Erase { what: What::Erasure(id), waive: None, .. } => {
             let message = format!("{id} is an erasure; name the slot of its device, or --waive it");
             return Err(Failure::Argument(message));
         }

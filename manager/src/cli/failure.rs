@@ -6,6 +6,7 @@ use crate::store::StoreError;
 use crate::types::{OperationId, OperationRecord, Problem, ProblemCode};
 use manager_client::ClientError;
 use manager_client::bodies::ProblemBody;
+use manager_client::views::ErasureView;
 
 /// Why a command did not do what it should.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,9 @@ pub enum Failure {
     /// An operation failed.
     #[error("{} failed: {}", .0.id, .0.error.as_ref().map_or("no reason given", |e| &e.detail))]
     Operation(Box<OperationRecord>),
+    /// An erasure failed.
+    #[error("{} failed: {} is not erased: {}", .0.id, .0.slot, .0.detail)]
+    Erasure(Box<ErasureView>),
     /// A rollout of firmware failed.
     #[error("{0}")]
     Rollout(String),
@@ -87,7 +91,7 @@ impl Failure {
                 }
                 _ => 7,
             },
-            Self::Rollout(_) => 7,
+            Self::Rollout(_) | Self::Erasure(_) => 7,
             Self::Store(_) | Self::Damaged(_) | Self::Serve(ServeError::Store(_)) => 8,
             Self::Serve(ServeError::AddressInUse { .. } | ServeError::Listen { .. }) => 9,
             Self::Config(_) | Self::Argument(_) => 2,
@@ -163,7 +167,7 @@ pub(super) fn of_problem(code: ProblemCode) -> u8 {
     use ProblemCode::*;
     match code {
         InvalidRequest | MethodNotAllowed | BodyTooLarge | RequestTimeout
-        | UnsupportedMediaType | WrongRole | IdempotencyKeyReused | NotAnImage => 2,
+        | UnsupportedMediaType | WrongRole | NotACard | IdempotencyKeyReused | NotAnImage => 2,
         NoSuchPath | NoSuchNode | NoSuchHost | NoSuchBox | NoSuchSlot | NoSuchPlace
         | NoSuchAllocation | NoSuchBinding | NoSuchOperation | NoSuchErasure | NoSuchRecording
         | NoSuchImage | NoSuchRollout | NotHeld | OutcomeForgotten => 3,

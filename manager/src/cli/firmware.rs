@@ -4,11 +4,12 @@ use super::args::{Care, Firmware, Push};
 use super::progress::Progress;
 use super::render::{or_dash, table};
 use super::{Failure, Output};
-use crate::types::{CardState, MAX_IMAGE, RolloutCard, RolloutKind, RolloutState};
+use crate::types::{CardState, MAX_IMAGE, RolloutCard, RolloutId, RolloutKind, RolloutState};
 use manager_client::bodies::RolloutBody;
 use manager_client::views::{CardView, FirmwareSlotView, ImageView, List, RolloutView};
 use manager_client::{Client, ClientError};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -162,12 +163,7 @@ fn finish(client: &Client, out: &Output, first: RolloutView) -> Result<(), Failu
         }
         std::thread::sleep(TURN);
         match client.get::<RolloutView>(ROLLOUT) {
-            Ok(next) if next.rollout.id != view.rollout.id => {
-                let id = view.rollout.id;
-                let text = format!("{id} has ended, and {} has begun", next.rollout.id);
-                return Err(Failure::Rollout(text));
-            }
-            Ok(next) => (view, unanswered) = (next, 0),
+            Ok(next) => (view, unanswered) = (as_awaited(view.rollout.id, next)?, 0),
             Err(error) if error.is_away() && unanswered < PATIENCE => unanswered += 1,
             Err(error) => return Err(error.into()),
         }
@@ -184,6 +180,23 @@ fn finish(client: &Client, out: &Output, first: RolloutView) -> Result<(), Failu
             Err(Failure::Rollout(format!("{} is stopped: {failed}", view.rollout.id)))
         }
         RolloutState::Running | RolloutState::Succeeded => Ok(()),
+    }
+}
+
+/// How the rollout that is waited for stands, by the answer about the latest one: another may have
+/// begun since the last look.
+fn as_awaited(id: RolloutId, latest: RolloutView) -> Result<RolloutView, Failure> {
+    if latest.rollout.id == id {
+        return Ok(latest);
+    }
+    let next = latest.rollout.id;
+    match latest.rollout.former {
+        Some(former) if former.id == id => {
+            Ok(RolloutView { rollout: *former, written: BTreeMap::new() })
+        }
+        _ => Err(Failure::Rollout(format!(
+            "{id} has ended, and {next} has begun; `dxpu-manager events` says how it ended"
+        ))),
     }
 }
 
@@ -237,4 +250,36 @@ fn render(view: &RolloutView) -> String {
         }),
     );
     format!("{}: {what}: {state}\n\n{cards}", rollout.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_rollout_that_ended_is_known_when_another_has_begun() {
+        let latest = |id: u64, former: serde_json::Value| {
+            let record = |id: u64, state: &str| {
+                json!({
+                    "id": format!("roll-{id}"), "what": { "kind": "roll-back" }, "state": state,
+                    "wave_size": 1, "interrupt": false, "within_s": 1, "cards": [],
+                    "started": "2026-01-01T00:00:00.000Z", "written": {},
+                })
+            };
+            let mut view = record(id, "running");
+            if let Some(id) = former.as_u64() {
+                view["former"] = record(id, "succeeded");
+            }
+            serde_json::from_value::<RolloutView>(view).unwrap()
+        };
+        let state = |latest| as_awaited(RolloutId(3), latest).map(|view| view.rollout.state);
+        assert_eq!(state(latest(3, json!(2))).unwrap(), RolloutState::Running);
+        assert_eq!(state(latest(4, json!(3))).unwrap(), RolloutState::Succeeded);
+        for lost in [latest(5, json!(4)), latest(5, json!(null))] {
+            let failure = state(lost).unwrap_err();
+            assert_eq!(failure.exit_code(), 7);
+            assert!(failure.to_string().contains("roll-3 has ended, and roll-5 has begun"));
+        }
+    }
 }

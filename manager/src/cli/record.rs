@@ -11,12 +11,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::signal::unix::{SignalKind, signal};
+use std::task::Poll;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long one question waits for the end of the recording.
 const TURN_MS: u32 = 500;
-/// Exit status where Ctrl-C ends this program: 128 and the number of SIGINT, as shells have it.
-const INTERRUPTED: i32 = 130;
+/// Where a signal ends this program, its number is added to this, as shells have it.
+const BY_SIGNAL: i32 = 128;
 
 /// Says in what format a file of this name is, unless it was said.
 fn format_of(record: &Record) -> Format {
@@ -53,6 +54,8 @@ pub(super) fn fetch(client: &Client, out: &Output, which: &Fetch) -> Result<(), 
 struct Target<'a> {
     file: std::fs::File,
     named: &'a Path,
+    /// Where that is: a name may lead elsewhere, and goes on leading there.
+    place: PathBuf,
     /// Removed unless it takes the name.
     partial: Option<PathBuf>,
     interrupt: Arc<Interrupt>,
@@ -61,22 +64,29 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     /// Opens it, and heeds Ctrl-C from before there is a file.
     fn open(named: &'a Path) -> std::io::Result<Self> {
+        let place = named.canonicalize().unwrap_or_else(|_| named.to_owned());
         if named.exists() && !named.is_file() {
             let file = std::fs::OpenOptions::new().write(true).open(named)?;
-            return Ok(Self { file, named, partial: None, interrupt: Interrupt::heed(None) });
+            return Ok(Self {
+                file,
+                named,
+                place,
+                partial: None,
+                interrupt: Interrupt::heed(None),
+            });
         }
-        let mut name = named.as_os_str().to_owned();
+        let mut name = place.as_os_str().to_owned();
         name.push(format!(".{}.partial", std::process::id()));
         let partial = PathBuf::from(name);
         let interrupt = Interrupt::heed(Some(partial.clone()));
         let file = std::fs::File::create_new(&partial)?;
-        Ok(Self { file, named, partial: Some(partial), interrupt })
+        Ok(Self { file, named, place, partial: Some(partial), interrupt })
     }
 
     fn write(mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.file.write_all(bytes)?;
         let Some(partial) = &self.partial else { return Ok(()) };
-        std::fs::rename(partial, self.named)?;
+        std::fs::rename(partial, &self.place)?;
         self.partial = None;
         Ok(())
     }
@@ -129,8 +139,8 @@ fn not_written(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Argument(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// What Ctrl-C does: where a recording runs, the first ends it; else it ends this program, whatever the
-/// manager does.
+/// What Ctrl-C does, and in its way an end that is asked for and a terminal that goes: where a
+/// recording runs, the first ends it; else it ends this program, whatever the manager does.
 #[derive(Debug, Default)]
 struct Interrupt {
     /// There is a recording that can be ended.
@@ -150,10 +160,11 @@ impl Interrupt {
             // Without it, Ctrl-C ends this program, and the recording ends at its time.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
-                let Ok(mut signals) = signal(SignalKind::interrupt()) else { return };
+                let Ok(mut signals) = caught() else { return };
                 drop(heeds);
-                while signals.recv().await.is_some() {
-                    its.came(partial.as_deref());
+                loop {
+                    let number = next(&mut signals).await;
+                    its.came(number, partial.as_deref());
                 }
             });
         });
@@ -162,12 +173,43 @@ impl Interrupt {
         interrupt
     }
 
-    fn came(&self, partial: Option<&Path>) {
+    fn came(&self, number: i32, partial: Option<&Path>) {
         if self.wanted.swap(true, Ordering::Relaxed) || !self.runs.load(Ordering::Relaxed) {
             partial.into_iter().for_each(|partial| drop(std::fs::remove_file(partial)));
-            std::process::exit(INTERRUPTED);
+            std::process::exit(BY_SIGNAL + number);
         }
     }
+}
+
+/// The signals that are heeded, caught from now on. What this program was started to ignore (`nohup`) it
+/// ignores; Ctrl-C, which shells have what runs in the background ignore, may still be sent by name.
+fn caught() -> std::io::Result<Vec<(i32, Signal)>> {
+    let ignored = ignored();
+    let is_ignored = |kind: SignalKind| ignored & 1 << (kind.as_raw_value() - 1) != 0;
+    [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+        .into_iter()
+        .filter(|kind| *kind == SignalKind::interrupt() || !is_ignored(*kind))
+        .map(|kind| Ok((kind.as_raw_value(), signal(kind)?)))
+        .collect()
+}
+
+/// The signals that this process ignores, a bit each, from 1 on; none where the system does not say.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// The number of the signal that comes next.
+async fn next(signals: &mut [(i32, Signal)]) -> i32 {
+    std::future::poll_fn(|context| {
+        let came = |one: &mut (i32, Signal)| {
+            let has_come = matches!(one.1.poll_recv(context), Poll::Ready(Some(())));
+            has_come.then_some(one.0)
+        };
+        signals.iter_mut().find_map(came).map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }
 
 fn done(view: &RecordingView, path: &Path) -> String {

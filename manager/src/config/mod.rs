@@ -7,7 +7,9 @@ use crate::records::Retention;
 use crate::spares::SparesConfig;
 use crate::types::EraseRule;
 use proxy_core::control::SILENCE_BOUND;
+use rustix::fs::{Access, access};
 use serde::Deserialize;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -337,8 +339,27 @@ fn check_erase(rule: &EraseRule) -> Result<(), String> {
         _ if rule.class.is_some_and(|class| class > 0xff_ffff) => {
             Err("class: a class code has 24 bits, such as 0x010802".into())
         }
-        _ => Ok(()),
+        None => Ok(()),
+        Some(hook) => {
+            check_program(hook).map_err(|what| format!("hook: {} {what}", hook.display()))
+        }
     }
+}
+
+/// Why a program cannot be run, and what to do. Else nobody would know before the first release.
+fn check_program(path: &Path) -> Result<(), String> {
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            "does not exist; put the program that erases there, or name another one".to_owned()
+        }
+        _ => format!("cannot be run: {error}; this user has to reach it"),
+    })?;
+    if !metadata.is_file() {
+        return Err("is no file; name the program that erases".into());
+    }
+    access(path, Access::EXEC_OK).map_err(|error| {
+        format!("cannot be run: {error}; let this user execute it (chmod +x {})", path.display())
+    })
 }
 
 #[cfg(test)]

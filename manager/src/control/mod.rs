@@ -27,3 +27,7 @@ pub const OUTGOING_QUEUE: usize = 64;
 
 /// Pages of one table. A proxy that sends more is broken and is disconnected.
 pub const MAX_PAGES: usize = 2048;
+
+/// A table is to come within so many times what one of its pages has. One that does not is of a proxy
+/// that answers each page slowly, which is disconnected: others wait for what it says.
+pub const TABLE_BOUNDS: u32 = 3;

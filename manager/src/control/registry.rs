@@ -14,6 +14,15 @@ use tokio::time::Instant;
 /// most.
 const COMING_BACK: Duration = Duration::from_secs(5);
 
+/// When a proxy left.
+#[derive(Clone, Copy)]
+struct Left {
+    /// For people.
+    at: Timestamp,
+    /// What is decided goes by it: nobody sets this clock.
+    since: Instant,
+}
+
 /// The connected proxies by name.
 #[derive(Default)]
 pub struct Registry {
@@ -22,7 +31,7 @@ pub struct Registry {
     sessions: RwLock<HashMap<NodeName, Arc<Session>>>,
     /// When each that was connected since the manager started left last. No larger than the
     /// records' list of proxies.
-    left: RwLock<HashMap<NodeName, Timestamp>>,
+    left: RwLock<HashMap<NodeName, Left>>,
     /// How long a host without a root complex keeps what it has; nothing: for ever.
     grace: Option<Duration>,
 }
@@ -73,7 +82,8 @@ impl Registry {
             sessions.get(session.name()).is_some_and(|there| Arc::ptr_eq(there, session));
         if is_there {
             let mut left = self.left.write().expect("no one panics while holding it");
-            left.insert(session.name().clone(), Timestamp::now());
+            let now = Left { at: Timestamp::now(), since: Instant::now() };
+            left.insert(session.name().clone(), now);
             sessions.remove(session.name());
         }
         is_there
@@ -113,6 +123,15 @@ impl Registry {
 
     /// When a proxy left last since the manager started.
     pub fn left(&self, name: &NodeName) -> Option<Timestamp> {
+        self.last_left(name).map(|left| left.at)
+    }
+
+    /// How long ago that was.
+    pub fn left_ago(&self, name: &NodeName) -> Option<Duration> {
+        self.last_left(name).map(|left| left.since.elapsed())
+    }
+
+    fn last_left(&self, name: &NodeName) -> Option<Left> {
         self.left.read().expect("no one panics while holding it").get(name).copied()
     }
 
@@ -123,7 +142,7 @@ impl Registry {
         }
         let left = self.left.read().expect("no one panics while holding it");
         let since = match left.get(name) {
-            Some(since) => since.to_string(),
+            Some(left) => left.at.to_string(),
             None => "the manager started".to_owned(),
         };
         Some(format!("{name} has not been connected since {since}"))
@@ -136,12 +155,14 @@ impl Liveness for Registry {
     }
 
     fn is_ready(&self, name: &NodeName) -> bool {
-        self.ready(name).is_some()
+        self.ready(name).is_some_and(|session| !session.is_leaving())
     }
 
     fn is_connecting(&self, name: &NodeName) -> bool {
         match self.get(name) {
-            Some(there) => !there.is_ready() && there.close_reason().is_none(),
+            Some(there) => {
+                (!there.is_ready() || there.is_leaving()) && there.close_reason().is_none()
+            }
             None => {
                 self.left(name).is_none()
                     && self.began.is_some_and(|began| began.elapsed() < COMING_BACK)
@@ -200,6 +221,16 @@ mod tests {
         assert!(registry.left(&name).is_some());
         registry.forget(&name);
         assert!(registry.left(&name).is_none() && registry.count() == 0);
+    }
+
+    /// The wall clock may be set meanwhile.
+    #[test]
+    fn how_long_ago_who_left_is_not_told_by_the_wall_clock() {
+        let (registry, name) = (Registry::default(), NodeName::new("host1").unwrap());
+        assert_eq!(registry.left_ago(&name), None);
+        registry.leave(&connected(&registry, 1));
+        registry.left.write().unwrap().get_mut(&name).unwrap().at = Timestamp::from_millis(0);
+        assert!(registry.left_ago(&name).unwrap() < COMING_BACK);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 /// Accepts connections until the manager stops, then ends them all.
 pub async fn serve(manager: Arc<Manager>, listener: TcpListener) {
@@ -23,6 +23,10 @@ pub async fn serve(manager: Arc<Manager>, listener: TcpListener) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
+            Some(ended) = connections.join_next() => {
+                tell_panic(ended);
+                continue;
+            }
             () = manager.stopping() => break,
         };
         match accepted {
@@ -44,9 +48,55 @@ pub async fn serve(manager: Arc<Manager>, listener: TcpListener) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
-        while connections.try_join_next().is_some() {}
     }
-    while connections.join_next().await.is_some() {}
+    while let Some(ended) = connections.join_next().await {
+        tell_panic(ended);
+    }
+}
+
+/// A connection whose task panicked is over, and the proxy may connect again ([`Entered`]). The others
+/// go on.
+fn tell_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        tracing::error!(
+            "a proxy's connection is ended by a mistake of the manager: {}",
+            text.unwrap_or("it says no more")
+        );
+    }
+}
+
+/// A session that is in the registry, and leaves it when its task ends, however that is: also by a
+/// panic. Otherwise nobody would be let in under its name again.
+struct Entered {
+    manager: Arc<Manager>,
+    session: Arc<Session>,
+}
+
+impl Entered {
+    /// Takes it out of the registry. Whether it was there still.
+    fn leave(&self) -> bool {
+        let was_there = self.manager.registry.leave(&self.session);
+        if was_there {
+            self.manager.observed.left(self.session.name());
+        }
+        was_there
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.session.close("its task ended");
+        if self.leave() && std::thread::panicking() {
+            let (name, role) = (self.session.name(), self.session.identity().role);
+            let detail = format!("{role} {name} is disconnected: a mistake of the manager");
+            let event = EventRecord::new(EventKind::NodeDisconnected, detail);
+            self.manager.event_soon(event.node(name));
+        }
+    }
 }
 
 /// Serves one connection, whatever carries it, from its Hello until it ends. `greeted` is called
@@ -63,8 +113,8 @@ pub async fn attend<S: AsyncRead + AsyncWrite>(
         () = manager.stopping() => None,
     };
     greeted();
-    if let Some((session, connection)) = known {
-        run(manager, session, connection).await;
+    if let Some((entered, connection)) = known {
+        run(manager, &entered, connection).await;
     }
 }
 
@@ -79,7 +129,7 @@ async fn greet<S: AsyncRead + AsyncWrite>(
     manager: &Arc<Manager>,
     stream: S,
     remote: SocketAddr,
-) -> Option<(Arc<Session>, Connection<S>)> {
+) -> Option<(Entered, Connection<S>)> {
     let (read, mut writer) = tokio::io::split(stream);
     let mut reader = Reader::new(read);
     let hello = match reader.next(manager.settings.hello_bound).await {
@@ -96,19 +146,17 @@ async fn greet<S: AsyncRead + AsyncWrite>(
         }
     };
     match welcome(manager, &hello, remote).await {
-        Ok((session, queue)) => {
+        Ok((entered, queue)) => {
             let welcome = Welcome {
                 version: CONTROL_VERSION,
-                node: session.identity().node,
+                node: entered.session.identity().node,
                 term: manager.term(),
             };
             let bound = manager.settings.request_bound;
             match wire::write(&mut writer, &wire::encode(&ToProxy::Welcome(welcome)), bound).await {
-                Ok(()) => Some((session, Connection { reader, writer, queue })),
+                Ok(()) => Some((entered, Connection { reader, writer, queue })),
                 Err(error) => {
-                    tracing::info!(%remote, "{}: {error}", session.name());
-                    session.close(error.to_string());
-                    manager.registry.leave(&session);
+                    tracing::info!(%remote, "{}: {error}", entered.session.name());
                     None
                 }
             }
@@ -123,7 +171,7 @@ async fn welcome(
     manager: &Arc<Manager>,
     hello: &Hello,
     remote: SocketAddr,
-) -> Result<(Arc<Session>, mpsc::Receiver<Box<[u8]>>), String> {
+) -> Result<(Entered, mpsc::Receiver<Box<[u8]>>), String> {
     if manager.registry.count() >= MAX_PROXIES {
         return Err(format!("{MAX_PROXIES} proxies are connected, which is the limit"));
     }
@@ -137,11 +185,13 @@ async fn welcome(
     let session = Arc::new(session);
     loop {
         match manager.registry.enter(&session) {
-            Ok(()) if is_known(manager, &session).await => return Ok((session, queue)),
             Ok(()) => {
-                session.close("it was forgotten");
-                manager.registry.leave(&session);
-                return Err(format!("{} was forgotten just now; connect again", session.name()));
+                let entered = Entered { manager: manager.clone(), session };
+                if is_known(manager, &entered.session).await {
+                    return Ok((entered, queue));
+                }
+                let name = entered.session.name();
+                return Err(format!("{name} was forgotten just now; connect again"));
             }
             Err(there) => make_room(&there, hello)?,
         }
@@ -214,27 +264,26 @@ async fn refuse<T>(
 /// Serves a connection until it ends.
 async fn run<S: AsyncRead + AsyncWrite>(
     manager: &Arc<Manager>,
-    session: Arc<Session>,
+    entered: &Entered,
     connection: Connection<S>,
 ) {
+    let session = &entered.session;
     let Connection { mut reader, mut writer, queue } = connection;
     manager.observed.joined(session.name());
     let why = tokio::select! {
         biased;
-        error = listen(manager, &session, &mut reader) => error.to_string(),
+        error = listen(manager, session, &mut reader) => error.to_string(),
         error = speak(manager, &mut writer, queue) => error.to_string(),
-        () = heartbeat(manager, &session) => "it showed no sign of life".to_owned(),
-        () = reconcile::sync::run(manager, &session) => "its tables cannot be read".to_owned(),
-        error = tap::run(&session, manager.settings.request_bound) => error.to_string(),
+        () = heartbeat(manager, session) => "it showed no sign of life".to_owned(),
+        () = reconcile::sync::run(manager, session) => "its tables cannot be read".to_owned(),
+        error = tap::run(session, manager.settings.request_bound) => error.to_string(),
         () = session.closed() => session.close_reason().unwrap_or_default(),
         () = manager.stopping() => "the manager is stopping".to_owned(),
     };
     // What closed it says more than what noticed.
     session.close(why);
     let why = session.close_reason().expect("it is closed");
-    if manager.registry.leave(&session) {
-        manager.observed.left(session.name());
-    }
+    entered.leave();
     let name = session.name();
     if let Some(term) = session.stale_term() {
         let learned = manager.records.apply(|txn| {
@@ -322,6 +371,85 @@ async fn heartbeat(manager: &Arc<Manager>, session: &Session) {
                 // Any answer is a sign of life. None ends the session by itself.
                 let _ = session.request(request, bound).await;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::records::Records;
+    use crate::store::EmbeddedStore;
+    use proxy_core::control::{FromProxy, Name, PathAddress, RoleKind, Term, encode};
+    use std::net::Ipv4Addr;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use tokio::io::ReadBuf;
+
+    /// Says Hello, and panics when it is read again.
+    struct Panics(Vec<u8>);
+
+    impl AsyncRead for Panics {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            assert!(!self.0.is_empty(), "a mistake");
+            into.put_slice(&std::mem::take(&mut self.0));
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Panics {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<std::io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_whose_session_panicked_is_let_in_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let records = Records::open(Arc::new(EmbeddedStore::open(&path).unwrap()), &path).unwrap();
+        let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+        let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        for incarnation in 1..=2 {
+            let hello = Hello {
+                version: CONTROL_VERSION,
+                name: Name::try_from("host1").unwrap(),
+                role: RoleKind::Host { ports: 1 },
+                incarnation,
+                node: None,
+                paths: [PathAddress::Udp4 { ip: [127, 0, 0, 1], port: 1 }].into_iter().collect(),
+                mtu: 1500,
+                term: Term(0),
+            };
+            let mut buffer = vec![0; 4 + MAX_MESSAGE];
+            let hello = encode(&FromProxy::Hello(hello), &mut buffer).unwrap().to_vec();
+            let attending = manager.clone();
+            let mut connections = JoinSet::new();
+            connections
+                .spawn(async move { attend(&attending, Panics(hello), remote, || ()).await });
+            let ended = connections.join_next().await.unwrap();
+            assert!(ended.as_ref().is_err_and(JoinError::is_panic));
+            tell_panic(ended);
+            assert_eq!(manager.registry.count(), 0, "the other life {incarnation}");
+            let name = NodeName::new("host1").unwrap();
+            assert!(manager.registry.left(&name).is_some(), "it was in");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One proxy's connection: requests and their answers.
 
-use super::{MAX_PAGES, OUTGOING_QUEUE, wire};
+use super::{MAX_PAGES, OUTGOING_QUEUE, TABLE_BOUNDS, wire};
 use crate::recorder::tap::Tap;
 use crate::types::{NodeName, Problem, ProblemCode, Role, Timestamp};
 use proxy_core::control::{
@@ -9,8 +9,8 @@ use proxy_core::control::{
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tlp_codec::ids::{NodeId, PortId};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
@@ -94,6 +94,7 @@ pub struct Session {
     next: AtomicU64,
     closing: watch::Sender<Option<String>>,
     ready: AtomicBool,
+    leaving: AtomicBool,
     stray_ports: Mutex<BTreeSet<PortId>>,
     complaints: Mutex<Vec<String>>,
     /// How much has been told of slots, and how much of that its tables were read after.
@@ -104,8 +105,7 @@ pub struct Session {
     moved: Notify,
     root_complex: Mutex<Option<RootComplex>>,
     stale: watch::Sender<Option<Term>>,
-    /// Held for reading while a peer is introduced and bound to, for writing while one is removed.
-    pub peering: RwLock<()>,
+    peerings: Mutex<HashMap<NodeName, Arc<RwLock<()>>>>,
     /// Wakes the loop that compares its tables with the records.
     pub sync: Notify,
     /// What it records, and who wants to know.
@@ -126,6 +126,7 @@ impl Session {
             next: AtomicU64::new(1),
             closing: watch::Sender::new(None),
             ready: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             stray_ports: Mutex::default(),
             complaints: Mutex::default(),
             told: AtomicU64::new(0),
@@ -133,7 +134,7 @@ impl Session {
             moved: Notify::new(),
             root_complex: Mutex::default(),
             stale: watch::Sender::new(None),
-            peering: RwLock::new(()),
+            peerings: Mutex::default(),
             sync: Notify::new(),
             tap: Tap::default(),
             doubted: Notify::new(),
@@ -161,9 +162,28 @@ impl Session {
         self.ready.load(Ordering::Acquire) && self.closing.borrow().is_none()
     }
 
+    /// Whether it is about to restart, and gets nothing new for so long.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// Says whether it is.
+    pub fn set_leaving(&self, leaving: bool) {
+        self.leaving.store(leaving, Ordering::Release);
+    }
+
     /// Says that its tables have been read. Whether that is new.
     pub fn set_ready(&self) -> bool {
         !self.ready.swap(true, Ordering::AcqRel)
+    }
+
+    /// What is held for reading while a peer is introduced and bound to, for writing while it is
+    /// removed. Each peer has its own: one that does not answer holds up nobody else's bindings.
+    pub fn peering(&self, peer: &NodeName) -> Arc<RwLock<()>> {
+        let mut peerings = self.peerings.lock().expect("no one panics while holding it");
+        // Only those are kept that somebody holds or waits for.
+        peerings.retain(|_, peering| Arc::strong_count(peering) > 1);
+        peerings.entry(peer.clone()).or_default().clone()
     }
 
     /// Ports that its table shows in use although no record says so.
@@ -350,12 +370,27 @@ impl Session {
     }
 
     /// Reads a table page by page. `ask` makes the request for one page, `page` takes an answer
-    /// apart.
+    /// apart. Each page is to come within `bound`, and all of them within [`TABLE_BOUNDS`] such: a
+    /// proxy that answers slowly has many pages to do so.
     ///
     /// # Errors
     ///
     /// As [`Session::request`].
     pub async fn read_all<T>(
+        &self,
+        ask: impl Fn(u16) -> Request,
+        page: impl Fn(Box<Reply>) -> Option<(Vec<T>, Option<u16>)>,
+        bound: Duration,
+    ) -> Result<Vec<T>, RequestError> {
+        let (what, whole) = (kind(&ask(0)), bound * TABLE_BOUNDS);
+        let read = tokio::time::timeout(whole, self.read_pages(ask, page, bound)).await;
+        read.unwrap_or_else(|_| {
+            self.close(format!("the answers to {what} did not end within {whole:?}"));
+            Err(RequestError::TimedOut(whole))
+        })
+    }
+
+    async fn read_pages<T>(
         &self,
         ask: impl Fn(u16) -> Request,
         page: impl Fn(Box<Reply>) -> Option<(Vec<T>, Option<u16>)>,

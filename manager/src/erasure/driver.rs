@@ -27,6 +27,10 @@ const MAX_LOOK: Duration = Duration::from_secs(2);
 /// How long is waited for what has to change by itself: a box that is away, a slot that is busy.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// How long a box may refuse because the slot is quarantined. What it only has to look at once more
+/// after a restart is not by then; a device that failed its reset is until somebody recovers it.
+const QUARANTINE_BOUND: Duration = Duration::from_secs(30);
+
 /// Programs that erase at a time. Further ones wait for their turn.
 const MAX_HOOKS: usize = 8;
 
@@ -62,6 +66,8 @@ enum Look {
     Running(u16),
     /// Nothing can be said now; ask again later. What it waits for.
     Waits(String),
+    /// The box does not touch the device: why.
+    Quarantined(String),
     /// It was done this way.
     Done(String),
     /// It cannot be done, and why.
@@ -75,9 +81,18 @@ enum Look {
 /// Works on one erasure until it is over.
 async fn work(manager: Arc<Manager>, hooks: Arc<Semaphore>, id: ErasureId) -> ErasureId {
     let mut pause = FIRST_LOOK;
+    let mut quarantined: Option<Instant> = None;
     loop {
         let Some(record) = running(&manager, id) else { return id };
-        let (state, detail) = match look(&manager, &hooks, &record).await {
+        let looked = look(&manager, &hooks, &record).await;
+        quarantined = match looked {
+            Look::Quarantined(_) => quarantined.or_else(|| Some(Instant::now())),
+            _ => None,
+        };
+        let bound = Duration::from_secs(record.rule.within_s.into()).min(QUARANTINE_BOUND);
+        let is_over = quarantined.is_some_and(|since| since.elapsed() >= bound);
+        let (state, detail) = match looked {
+            Look::Quarantined(why) if is_over => (ErasureState::Failed, why),
             Look::Done(how) => (ErasureState::Done, how),
             Look::Failed(why) => (ErasureState::Failed, why),
             Look::Gone => {
@@ -95,7 +110,7 @@ async fn work(manager: Arc<Manager>, hooks: Arc<Semaphore>, id: ErasureId) -> Er
                 pause = (pause * 2).min(MAX_LOOK);
                 continue;
             }
-            Look::Waits(what) => {
+            Look::Waits(what) | Look::Quarantined(what) => {
                 note(&manager, &record, record.permille, &what).await;
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -329,6 +344,10 @@ async fn ask(
         Err(RequestError::Refused(error)) => match error {
             ControlError::StaleEpoch(highest) => Look::Outdated(highest),
             ControlError::SlotEmpty(_) | ControlError::NoSuchSlot(_) => Look::Gone,
+            ControlError::Quarantined(_) => Look::Quarantined(format!(
+                "its box keeps it quarantined; `dxpu-manager recover {}` tries to bring it back",
+                record.slot
+            )),
             other => Look::Waits(format!("waits: {}: {other}", session.name())),
         },
         Err(error) => Look::Waits(format!("waits for box {}: {error}", session.name())),

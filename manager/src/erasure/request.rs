@@ -20,7 +20,8 @@ fn any_means() -> EraseRule {
 ///
 /// # Errors
 ///
-/// When it is lent, empty, not ready, or erased already at the moment.
+/// When it is lent, empty, not ready, or erased already at the moment; when it is quarantined, and
+/// would have to be erased by its own means.
 pub fn erase(
     txn: &mut Txn,
     rules: &[EraseRule],
@@ -29,6 +30,13 @@ pub fn erase(
     free_to_erase(txn, slot)?;
     let devices: Vec<_> = txn.functions(slot).cloned().collect();
     let rule = devices.iter().find_map(|d| rule_for(rules, d)).cloned().unwrap_or_else(any_means);
+    if rule.hook.is_none() && devices.iter().any(|d| d.state == DeviceState::Quarantined) {
+        let detail = format!(
+            "slot {slot} is quarantined, and its box does not touch the device: `dxpu-manager \
+             recover {slot}` first"
+        );
+        return Err(Problem::new(ProblemCode::SlotQuarantined, detail));
+    }
     let mut functions = Vec::new();
     for device in &devices {
         let epoch = txn.new_epoch(&device.address)?;

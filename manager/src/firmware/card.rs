@@ -4,6 +4,7 @@ use super::start::uses;
 use super::turns::Turn;
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
+use crate::records::Tables;
 use crate::types::{
     CardState, EventKind, EventRecord, ImageId, ImageRecord, NodeName, RolloutCard, RolloutKind,
     RolloutRecord,
@@ -239,7 +240,7 @@ async fn write(
         }
         return Ok(Some(Next { state: CardState::Updated, runs, before }));
     }
-    may_interrupt(manager, rollout, node)?;
+    may_interrupt(&manager.records.snapshot(), rollout, node)?;
     match &rollout.what {
         RolloutKind::Push { image } => {
             let there = image_bytes(manager, image.id)?;
@@ -296,7 +297,7 @@ async fn transfer(
         let Reply::FirmwareNext(offset) = *reply else { return Err(card.nonsense().into()) };
         manager.transfers.set(card.name(), Some(offset));
         // Each piece may have it erase a block, and stand still for as long as that takes.
-        may_interrupt(manager, rollout, card.name())?;
+        may_interrupt(&manager.records.snapshot(), rollout, card.name())?;
         let Some(rest) = image.get(offset as usize..) else { return Err(card.nonsense().into()) };
         if rest.is_empty() {
             return done(manager, card, FirmwareRequest::Finish(id.into())).await;
@@ -305,6 +306,22 @@ async fn transfer(
         reply = ask(manager, card, FirmwareRequest::Piece { offset, bytes }).await?;
     }
     Err(Stop::Failed("it takes bytes of the image and wants them again".into()))
+}
+
+/// A card that is about to restart, and gets nothing new until this is dropped, whatever came of it.
+struct Leaving(Arc<Session>);
+
+impl Leaving {
+    fn mark(card: Arc<Session>) -> Self {
+        card.set_leaving(true);
+        Self(card)
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.set_leaving(false);
+    }
 }
 
 /// Has the card start what it has got, and looks what it runs then.
@@ -333,15 +350,24 @@ async fn restart(
         if over {
             return Err(Stop::Failed("it was told to restart and did not".into()));
         }
-        may_interrupt(manager, rollout, node)?;
-        if !own_turn.take() {
-            return Err(Stop::NotYet);
+        // Bindings are made in changes of the records, so that in one there is no new one between the
+        // look at those and the mark that keeps the card from more.
+        let begun = manager.records.apply(|txn| {
+            may_interrupt(txn, rollout, node)?;
+            if !own_turn.take(txn) {
+                return Err(Stop::NotYet);
+            }
+            Ok(Leaving::mark(card.clone()))
+        });
+        // A store that fails is told by who writes to it.
+        let _leaving = begun.await.unwrap_or(Err(Stop::NotYet))?;
+        let told = done(manager, &card, FirmwareRequest::Restart { incarnation }).await;
+        if told.is_ok() {
+            // It has gone when it is looked for again, and that is soon enough to tell why it is away.
+            let closed = Duration::from_secs(2).min(within(rollout) / 4);
+            let _ = tokio::time::timeout(closed, card.closed()).await;
         }
-        done(manager, &card, FirmwareRequest::Restart { incarnation }).await?;
-        // It has gone when it is looked for again, and that is soon enough to tell why it is away.
-        let closed = Duration::from_secs(2).min(within(rollout) / 4);
-        let _ = tokio::time::timeout(closed, card.closed()).await;
-        return Err(Stop::Away);
+        return Err(told.err().unwrap_or(Stop::Away));
     }
     let status = status(manager, &card).await?;
     let running = *status.running();
@@ -383,8 +409,8 @@ fn instead(rollout: &RolloutRecord, status: &FirmwareStatus) -> String {
 }
 
 /// Whether nothing on the card stands in the way of being written and restarted.
-fn may_interrupt(manager: &Manager, rollout: &RolloutRecord, node: &NodeName) -> Result<(), Stop> {
-    match uses(&manager.records.snapshot(), node) {
+fn may_interrupt(tables: &Tables, rollout: &RolloutRecord, node: &NodeName) -> Result<(), Stop> {
+    match uses(tables, node) {
         Some(use_) if !rollout.interrupt => {
             let again = "release it and give the command again, or give it with --interrupt";
             Err(Stop::Failed(format!("{use_} by now; {again}")))
@@ -392,3 +418,6 @@ fn may_interrupt(manager: &Manager, rollout: &RolloutRecord, node: &NodeName) ->
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

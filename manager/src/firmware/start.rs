@@ -174,8 +174,11 @@ async fn named(manager: &Arc<Manager>, nodes: &[NodeName]) -> Result<Vec<CardSta
         })?;
         let asked = status(manager, &session).await.map_err(|error| error.problem(node))?;
         let status = asked.ok_or_else(|| {
-            let detail = format!("{node} is no card that runs firmware from a slot");
-            Problem::new(ProblemCode::ProxyRefused, detail)
+            let detail = format!(
+                "{node} is no card with firmware in slots; a proxy that is a program is updated by its \
+                 package, on its machine"
+            );
+            Problem::new(ProblemCode::NotACard, detail)
         })?;
         cards.push((session, status));
     }
@@ -215,8 +218,8 @@ fn begin(
     image: Option<ImageLabel>,
     cards: &[CardStatus],
 ) -> Result<RolloutRecord, Problem> {
-    let last = txn.rollout().map(|rollout| (rollout.id, rollout.state));
-    if let Some((id, RolloutState::Running)) = last {
+    let last = txn.rollout().cloned();
+    if let Some(RolloutRecord { id, state: RolloutState::Running, .. }) = last.as_deref() {
         let detail = format!("{id} still runs: `firmware status --watch` shows how far it is");
         return Err(Problem::new(ProblemCode::RolloutRuns, detail));
     }
@@ -246,7 +249,7 @@ fn begin(
         runs: None,
     };
     let record = RolloutRecord {
-        id: RolloutId(last.map_or(1, |(id, _)| id.0 + 1)),
+        id: RolloutId(last.as_ref().map_or(1, |last| last.id.0 + 1)),
         what: image.map_or(RolloutKind::RollBack, |image| RolloutKind::Push { image }),
         state: RolloutState::Running,
         wave_size: wish.wave_size,
@@ -255,6 +258,7 @@ fn begin(
         cards: cards.iter().map(card).collect(),
         started: txn.now(),
         ended: None,
+        former: last.map(|last| Box::new(RolloutRecord { former: None, ..(*last).clone() })),
     };
     let what = match &record.what {
         RolloutKind::Push { image } => format!("{} goes to", image.version),

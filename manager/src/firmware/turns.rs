@@ -28,16 +28,15 @@ impl<'a> Turn<'a> {
 
     /// Whether the card may be told to restart: takes its turn, if none of those that it has a binding
     /// with has its own.
-    pub(super) fn take(&self) -> bool {
+    pub(super) fn take(&self, tables: &Tables) -> bool {
         let Self { manager, node } = self;
         // Who looks at the others and who takes a turn is one at a time.
         let mut told = manager.turns.told.lock().expect("no one panics while holding it");
         if told.contains(*node) {
             return true;
         }
-        let tables = manager.records.snapshot();
         let mut others = tables.bindings_at(node).map(|binding| other_end(binding, node));
-        let free = !others.any(|other| told.contains(other) || is_away(manager, &tables, other));
+        let free = !others.any(|other| told.contains(other) || is_away(manager, tables, other));
         if free {
             told.insert((*node).clone());
         }

@@ -14,11 +14,12 @@ use crate::manager::Manager;
 use crate::records::Tables;
 use crate::types::{HealthDevice, NodeName, Role, SlotAddress};
 use proxy_core::control::{Name, Reply, Request};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tlp_codec::ids::{NodeId, SlotId};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Proxies that are read at a time. The others wait for their turn.
 const AT_ONCE: usize = 32;
@@ -209,45 +210,65 @@ async fn read(manager: &Manager, session: &Session) -> Result<Reading, RequestEr
     Ok(reading)
 }
 
-/// Reads all proxies again and again until the manager stops.
+/// Reads all proxies again and again until the manager stops. One that is still being read when the
+/// others' turn comes again is left out then.
 pub async fn run(manager: Arc<Manager>) {
     let config = &manager.settings.health;
     let mut readings: HashMap<NodeName, Reading> = HashMap::new();
+    let mut waiting: Vec<Arc<Session>> = Vec::new();
+    let mut reading: HashSet<NodeName> = HashSet::new();
+    let mut tasks = JoinSet::new();
+    let between = Duration::from_millis(config.counters_ms);
+    let mut next_round = Instant::now() + between;
     loop {
         tokio::select! {
             biased;
-            () = tokio::time::sleep(Duration::from_millis(config.counters_ms)) => {}
-            () = manager.stopping() => return,
-        }
-        let mut waiting = manager.registry.all();
-        waiting.retain(|session| session.is_ready());
-        // One that is away for a while goes on counting.
-        let tables = manager.records.snapshot();
-        readings.retain(|name, _| tables.nodes().contains_key(name));
-        let mut tasks = JoinSet::new();
-        loop {
-            while tasks.len() < AT_ONCE
-                && let Some(session) = waiting.pop()
-            {
-                let manager = manager.clone();
-                tasks.spawn(async move { (session.clone(), read(&manager, &session).await) });
-            }
-            match tasks.join_next().await {
-                None => break,
-                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
-                // The next round says it, or its connection's end.
-                Some(Ok((_, Err(_)))) => {}
-                Some(Ok((session, Ok(mut reading)))) => {
-                    let (name, tables) = (session.name(), manager.records.snapshot());
-                    let before = readings.get(name);
-                    reading.tell_devices(name, &tables, before);
-                    take(&manager.observed, (config, &tables), name, &reading, before);
-                    reading.forget_empty(name, &tables);
-                    readings.insert(name.clone(), reading);
+            Some(ended) = tasks.join_next() => {
+                let (session, read): (Arc<Session>, Result<Reading, RequestError>) = match ended {
+                    Ok(ended) => ended,
+                    Err(error) => std::panic::resume_unwind(error.into_panic()),
+                };
+                reading.remove(session.name());
+                // Why one is not read the next round says, or its connection's end.
+                if let Ok(now) = read {
+                    take_in(&manager, &mut readings, session.name(), now);
                 }
             }
+            () = tokio::time::sleep_until(next_round), if waiting.is_empty() => {
+                waiting = manager.registry.all();
+                waiting.retain(|session| session.is_ready() && !reading.contains(session.name()));
+                // One that is away for a while goes on counting.
+                let tables = manager.records.snapshot();
+                readings.retain(|name, _| tables.nodes().contains_key(name));
+            }
+            () = manager.stopping() => return,
+        }
+        while tasks.len() < AT_ONCE
+            && let Some(session) = waiting.pop()
+        {
+            let manager = manager.clone();
+            reading.insert(session.name().clone());
+            tasks.spawn(async move { (session.clone(), read(&manager, &session).await) });
+        }
+        // The next round is so long after all of this one have had their turn.
+        if waiting.is_empty() && next_round <= Instant::now() {
+            next_round = Instant::now() + between;
         }
     }
+}
+
+fn take_in(
+    manager: &Manager,
+    readings: &mut HashMap<NodeName, Reading>,
+    name: &NodeName,
+    mut now: Reading,
+) {
+    let (config, tables) = (&manager.settings.health, manager.records.snapshot());
+    let before = readings.get(name);
+    now.tell_devices(name, &tables, before);
+    take(&manager.observed, (config, &tables), name, &now, before);
+    now.forget_empty(name, &tables);
+    readings.insert(name.clone(), now);
 }
 
 #[cfg(test)]

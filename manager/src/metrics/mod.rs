@@ -49,7 +49,11 @@ impl Default for Metrics {
         let commit_failures = Counter::default();
         let operations = Timed::new_with_constructor(slow);
         let events = Family::default();
-        let differences = Family::default();
+        let differences = Family::<Labels, Counter>::default();
+        // A rate needs the 0 before the first one, which may be all that there ever are.
+        for kind in operations::DIFFERENCES {
+            let _ = differences.get_or_create(&vec![("kind", kind.to_string())]);
+        }
         let requests = Timed::new_with_constructor(fast);
         let seconds = Unit::Seconds;
         let help = "Writes of the store, each on the disk";
@@ -137,7 +141,12 @@ mod tests {
             });
         });
         added.await.unwrap();
-        // What is counted by names appears with its first name.
+        let text = manager.metrics.text(&manager);
+        for kind in ["orphan-removed", "binding-missing"] {
+            let zero = format!("dxpu_reconcile_differences_total{{kind=\"{kind}\"}} 0");
+            assert!(text.contains(&zero), "{text}");
+        }
+        // What else is counted by names appears with its first name.
         let metrics = &manager.metrics;
         let labels = vec![("kind", "x".to_owned())];
         metrics.operations.get_or_create(&labels).observe(1.0);

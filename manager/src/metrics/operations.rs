@@ -10,6 +10,10 @@ use std::time::Duration;
 /// How often the records are looked at, at most.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// What tells of a difference between records and tables.
+pub(super) const DIFFERENCES: [EventKind; 2] =
+    [EventKind::OrphanRemoved, EventKind::BindingMissing];
+
 /// What was counted so far.
 struct Counted {
     running: BTreeSet<OperationId>,
@@ -31,7 +35,7 @@ impl Counted {
         for (_, event) in tables.events().range(self.next_event..) {
             let labels = vec![("kind", event.kind.to_string())];
             metrics.events.get_or_create(&labels).inc();
-            if matches!(event.kind, EventKind::OrphanRemoved | EventKind::BindingMissing) {
+            if DIFFERENCES.contains(&event.kind) {
                 metrics.differences.get_or_create(&labels).inc();
             }
         }

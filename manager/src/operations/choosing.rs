@@ -9,6 +9,7 @@ use crate::records::{Tables, Txn};
 use crate::spares::SparesConfig;
 use crate::types::{BindingId, OperationRecord, Problem, ProblemCode};
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 
 /// How often a choice is made again because proxies came or went while it was explained why there
 /// was none, or because what is wished depends on what has changed meanwhile.
@@ -33,13 +34,19 @@ enum Missed {
 pub async fn aside<R: Send + 'static>(
     work: impl FnOnce() -> Result<R, Problem> + Send + 'static,
 ) -> Result<R, Problem> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(Problem::new(ProblemCode::Stopping, "the manager is stopping")),
-        },
-    }
+    joined(tokio::task::spawn_blocking(work)).await?
+}
+
+/// What comes of a task. If it panics, so does who waits for it.
+///
+/// # Errors
+///
+/// That the manager is stopping.
+pub async fn joined<R>(task: JoinHandle<R>) -> Result<R, Problem> {
+    task.await.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Problem::new(ProblemCode::Stopping, "the manager is stopping"),
+    })
 }
 
 /// Whether a problem says nothing of what was asked: the manager cannot do it now.

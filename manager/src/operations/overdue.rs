@@ -45,7 +45,10 @@ pub fn not_enumerated(txn: &mut Txn, id: OperationId, bound: Duration) {
     let (keep, left) = match operation.what {
         OperationKind::Allocate { keep_unenumerated: true, .. } => (true, ""),
         OperationKind::Replace { .. } => (false, "the old device stays"),
-        _ => (false, "nothing of it stays lent, unless keep_unenumerated is asked for"),
+        _ => (
+            false,
+            "nothing of it stays lent; `--keep-unenumerated` (keep_unenumerated) keeps what is plugged",
+        ),
     };
     let (now, mut missing) = (txn.now(), Vec::new());
     let waits = |s: &&mut Step| s.name == StepName::Enumerate && s.state == StepState::Pending;

@@ -153,8 +153,8 @@ pub fn allocate_chosen(
     let mut record = begin(txn, operation, what, Some(allocation), steps, key);
     if let Some(mut warning) = warning {
         if !keep_unenumerated {
-            warning += "; nothing of it stays lent that is not enumerated in time, unless \
-                        keep_unenumerated is asked for";
+            warning += "; nothing of it stays lent that is not enumerated in time; \
+                        `--keep-unenumerated` (keep_unenumerated) keeps what is plugged";
         }
         record.warnings.push(warning);
         txn.put_operation(record.clone());
@@ -181,6 +181,8 @@ pub(super) fn reserve(
         let address = FunctionAddress { slot: place.slot.clone(), function };
         functions.push(FunctionEpoch { function, epoch: txn.new_epoch(&address)? });
     }
+    let found = txn.pool_box(place.slot.box_name()).and_then(|entry| entry.slot(place.slot.slot()));
+    let demand = found.and_then(|slot| slot.profile).map(|id| txn.demand(id, &request.link));
     Ok(BindingRecord {
         id: txn.new_binding_id(),
         allocation,
@@ -189,6 +191,7 @@ pub(super) fn reserve(
         host: request.host.clone(),
         port: place.port,
         model: txn.model_in(&place.slot).to_owned(),
+        demand,
         path_set: None,
         phase: Phase::Reserved,
         desired: Desired::Bound,

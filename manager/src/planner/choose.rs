@@ -4,6 +4,7 @@
 //! ranked, and then the first box of the best shape is taken that is there.
 
 mod flow;
+mod one;
 mod several;
 mod spread;
 
@@ -11,7 +12,7 @@ use super::Liveness;
 use super::filter::Filter;
 use super::kept::Budget;
 use super::ranked::{Boxes, InOrder, Ranked};
-use crate::records::pool::{BoxEntry, Scope, Shape};
+use crate::records::pool::{BoxEntry, IslandShape, Scope, Shape};
 use crate::types::topology::BoxKind;
 use crate::types::wishes::Together;
 use std::cmp::Reverse;
@@ -32,6 +33,13 @@ pub(super) struct Cost {
     pub(super) kind: BoxKind,
     /// Slots that would do and are left over, so that what is nearly used up is used up.
     pub(super) left_over: usize,
+}
+
+impl Cost {
+    /// What is spared, whatever is left over.
+    fn spared(self) -> (usize, usize, BoxKind) {
+        (self.broken, self.from_islands, self.kind)
+    }
 }
 
 /// Slots of an island, or of none, that are free and will do.
@@ -215,7 +223,8 @@ impl<'a, L: Liveness> Chooser<'a, L> {
             }
         };
         if let Some(boxes) = named.or_else(|| self.filter.by_serial()) {
-            for entry in boxes.into_iter().filter_map(|node| pool.get(node)) {
+            let there = boxes.into_iter().filter_map(|node| pool.get(node));
+            for entry in there.filter(|entry| entry.is_in(scope)) {
                 enter(entry.shape(), Boxes::One(entry.node));
             }
         } else if let Some(shapes) = pool.shapes(scope) {
@@ -255,7 +264,7 @@ impl<'a, L: Liveness> Chooser<'a, L> {
                 Some(last) if last.island == group.island => last.count += count,
                 _ => {
                     let island = group.island.map(|index| shape.islands[usize::from(index)]);
-                    let whole = island.is_some_and(|island| island.free == island.size);
+                    let whole = island.is_some_and(IslandShape::is_whole);
                     scratch.parts.push(Part { island: group.island, whole, count });
                 }
             }
@@ -267,13 +276,23 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         wanted + self.filter.request.beside as usize
     }
 
+    /// Whether there is bandwidth for so many of these, and the box has it for those that come later,
+    /// too. The host need not: each of them gives back there what it had before the next one comes.
+    fn carried(&self, shape: &Shape, demands: &mut [Demand], wanted: usize) -> bool {
+        let all = self.with_those_beside(wanted);
+        let mut take = |count, room| {
+            let demand = cheapest(demands, count, self.filter.kept.budget());
+            demand.is_some_and(|demand| demand <= room)
+        };
+        take(wanted, self.room(shape)) && (all == wanted || take(all, shape.room))
+    }
+
     /// What it costs to take so many slots out of such a box; nothing if it has not so many, or
     /// not enough bandwidth for them.
     fn box_cost(&self, shape: &Shape, wanted: usize, scratch: &mut Scratch) -> Option<Cost> {
         self.look(shape, None, scratch);
-        let all = self.with_those_beside(wanted);
-        let demand = cheapest(&mut scratch.demands, all, self.filter.kept.budget())?;
-        (demand <= self.room(shape)).then(|| cost(shape.kind, &scratch.parts, wanted))
+        self.carried(shape, &mut scratch.demands, wanted)
+            .then(|| cost(shape.kind, &scratch.parts, wanted))
     }
 
     /// The slots of a box that are free and will do, those first that it costs least to take if so
@@ -289,10 +308,7 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         if islands.is_empty() {
             return fitting;
         }
-        let is_whole = |island: u8| {
-            let shape = islands[usize::from(island)];
-            shape.free == shape.size
-        };
+        let is_whole = |island: u8| islands[usize::from(island)].is_whole();
         let mut whole: BTreeMap<u8, usize> = BTreeMap::new();
         let mut rest = wanted;
         for found in &fitting {
@@ -314,7 +330,7 @@ impl<'a, L: Liveness> Chooser<'a, L> {
     }
 
     /// So many of these slots: the first ones if the bandwidth is enough for them, else those that
-    /// take least of it.
+    /// take least of it. There have to be those that come later, too, and the box's bandwidth for them.
     fn take(
         &self,
         entry: &BoxEntry,
@@ -322,69 +338,19 @@ impl<'a, L: Liveness> Chooser<'a, L> {
         wanted: usize,
         budget: Budget,
     ) -> Option<Vec<Fitting>> {
-        let mut chosen = first(&from, wanted, budget.clone())?;
-        let room = self.room(entry.shape());
-        if sum(&chosen) > room {
+        let all = self.with_those_beside(wanted);
+        let shape = entry.shape();
+        let fits = |all: &[Fitting]| {
+            sum(all) <= shape.room && all.get(..wanted).is_some_and(|now| sum(now) <= self.room)
+        };
+        let mut chosen = first(&from, all, budget.clone())?;
+        if !fits(&chosen) {
             from.sort_by_key(|fitting| fitting.demand);
-            chosen = first(&from, wanted, budget)?;
+            chosen = first(&from, all, budget)?;
         }
-        (sum(&chosen) <= room).then_some(chosen)
-    }
-
-    /// As [`Chooser::take`], if it is from this box alone.
-    fn take_all(&self, entry: &BoxEntry, from: Vec<Fitting>, wanted: usize) -> Option<Vec<Place>> {
-        let chosen = self.take(entry, from, wanted, self.filter.kept.budget())?;
-        Some(chosen.iter().map(|fitting| (entry.node, fitting.slot)).collect())
-    }
-
-    fn one_box(&self, wanted: usize) -> Option<Vec<Place>> {
-        let mut scratch = Scratch::default();
-        self.scopes().iter().find_map(|scope| {
-            let mut boxes = self.ranked(scope, |shape| self.box_cost(shape, wanted, &mut scratch));
-            boxes.find_map(|node| {
-                let entry = self.there(node)?;
-                self.take_all(entry, self.fitting(entry, wanted), wanted)
-            })
-        })
-    }
-
-    /// The islands of such a box that have so many slots that will do, and bandwidth for them; with
-    /// how much of each is left over, the least first.
-    fn islands(&self, shape: &Shape, wanted: usize, scratch: &mut Scratch) -> Vec<(usize, u8)> {
-        let mut found = Vec::new();
-        for (island, of) in (0..).zip(&shape.islands) {
-            let is_fast = self.filter.request.wishes.island_rate.is_none_or(|rate| of.rate >= rate);
-            let is_meant = self.filter.island.is_none_or(|only| only == island);
-            if usize::from(of.free) < wanted || !is_fast || !is_meant {
-                continue;
-            }
-            self.look(shape, Some(island), scratch);
-            let all = self.with_those_beside(wanted);
-            let demand = cheapest(&mut scratch.demands, all, self.filter.kept.budget());
-            if demand.is_some_and(|demand| demand <= self.room(shape)) {
-                found.push((usize::from(of.free) - wanted, island));
-            }
-        }
-        found.sort_unstable();
-        found
-    }
-
-    fn one_island(&self, wanted: usize) -> Option<Vec<Place>> {
-        let mut scratch = Scratch::default();
-        self.scopes().iter().find_map(|scope| {
-            let best = |shape: &Shape| {
-                self.islands(shape, wanted, &mut scratch).first().map(|(left, _)| *left)
-            };
-            let mut boxes = self.ranked(scope, best);
-            boxes.find_map(|node| {
-                let entry = self.there(node)?;
-                let islands = self.islands(entry.shape(), wanted, &mut Scratch::default());
-                islands.into_iter().find_map(|(_, island)| {
-                    let mut fitting = self.fitting(entry, wanted);
-                    fitting.retain(|fitting| fitting.island == Some(island));
-                    self.take_all(entry, fitting, wanted)
-                })
-            })
+        fits(&chosen).then(|| {
+            chosen.truncate(wanted);
+            chosen
         })
     }
 

@@ -95,9 +95,10 @@ pub(super) fn constraints<'a, L: Liveness>(
     }
     if wishes.together == Together::Island {
         all.push(constraint(What, IN_ISLAND, |device| device.slot.island.is_some()));
-        if let (Some(only), Some(of)) = (filter.island, &request.island_of) {
-            let own = move |device: Device<'_>| device.slot.island == Some(only);
-            all.push(constraint(What, format!("in the island of {of}"), own));
+        if let Some(of) = &request.island_of {
+            let own = |device: Device<'_>| device.slot.island.is_some_and(|i| filter.is_meant(i));
+            let gone = if filter.has_island() { "" } else { ", which is in none by the inventory" };
+            all.push(constraint(What, format!("in the island of {of}{gone}"), own));
         }
         if let Some(rate) = wishes.island_rate {
             let reached = move |device: Device<'_>| {

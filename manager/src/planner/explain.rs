@@ -7,7 +7,7 @@ use super::constraints::{
     About, Constraint, HOST_CARRIES, IN_ISLAND, KEPT, at_rate, constraints, is_kept_back,
 };
 use super::filter::Device;
-use super::{Liveness, PlanRequest, view};
+use super::{Liveness, PlanRequest, held, view};
 use crate::records::pool::{BoxEntry, SlotEntry};
 use crate::types::{
     Amount, Candidate, ConstraintView, Explanation, PlannedSlot, Problem, ProblemCode, SlotStatus,
@@ -92,6 +92,8 @@ struct Survey {
     blocked: Vec<String>,
     /// How many more there are of those.
     more: usize,
+    /// What ends that those are held back of which it is said.
+    ends: Vec<String>,
     /// Where they are that can be had.
     boxes: BTreeMap<NodeId, Candidate>,
     /// Of how many the boxes' own bandwidth is enough, whatever the host has: of all, and of one.
@@ -123,6 +125,7 @@ impl Survey {
             models: BTreeMap::new(),
             blocked: Vec::new(),
             more: 0,
+            ends: Vec::new(),
             boxes: BTreeMap::new(),
             carried: (0, 0),
             island: None,
@@ -207,7 +210,11 @@ impl Survey {
         let budget = chooser.filter.kept.budget();
         let carried = chooser.usable(bandwidth_left, &mut demands, devices, &budget);
         self.carried = (self.carried.0 + carried, self.carried.1.max(carried));
-        let room = bandwidth_left.min(chooser.room);
+        // Those that come later have the host's bandwidth one after the other.
+        let room = match chooser.filter.request.beside {
+            0 => bandwidth_left.min(chooser.room),
+            _ => bandwidth_left,
+        };
         let usable = chooser.usable(room, &mut demands, devices, &budget);
         self.boxes.insert(entry.node, Candidate { box_name, devices, usable, bandwidth_left });
     }
@@ -225,6 +232,10 @@ impl Survey {
         } else if let Some(binding) = tables.binding_at_slot(&address) {
             format!("{address}: {} by host {}", slot.status, binding.owner())
         } else if slot.status != SlotStatus::Free {
+            // Of a box that is held back it is the same for each of its slots.
+            let hold = tables.hold_of(&address).filter(|_| slot.status == SlotStatus::Held);
+            let end = hold.map(|hold| held::end(tables, hold));
+            self.ends.extend(end.filter(|end| !self.ends.contains(end)));
             view::not_free(tables, &address, slot.status)
         } else if is_kept_back(chooser, slot) {
             format!("{address} is free, and kept as a spare")
@@ -353,6 +364,7 @@ impl Survey {
         if self.more > 0 {
             reasons.push(format!("and {} more", self.more));
         }
+        reasons.extend(self.ends.iter().cloned());
     }
 
     /// There are enough, but not as they have to be.
@@ -390,7 +402,7 @@ impl Survey {
             let count = self.boxes.len();
             reasons.push(format!("they are in {count} boxes, {wanted} needed to spread them"));
         }
-        let demand = self.least_demand(chooser, all);
+        let demand = self.least_demand(chooser, wanted);
         let host_is_short = demand > chooser.room;
         if host_is_short {
             reasons.push(host_bandwidth(chooser, demand, ""));
@@ -459,18 +471,34 @@ impl Survey {
                 entry.name,
                 place.unwrap_or_default(),
                 match (request.slot, request.wishes.together, by_box.len()) {
-                    (Some(_), _, _) => "the slot that was named",
-                    (_, Together::Spread, _) => "each in another box, as wished",
-                    (_, Together::Island, _) => "the island that is left with the fewest",
-                    (_, _, 1) =>
-                        "one box has enough; it breaks the fewest islands, and of those \
-                                  the box that is left with the fewest",
-                    _ => "no box has enough; those first that have most",
+                    (Some(_), _, _) => "the slot that was named".to_owned(),
+                    (_, Together::Spread, _) => "each in another box, as wished".to_owned(),
+                    (_, Together::Island, _) =>
+                        "the island that is left with the fewest".to_owned(),
+                    (_, _, 1) => why_this_box(chooser, entry),
+                    _ => "no box has enough; those first that have most".to_owned(),
                 }
             ));
         }
         reasons
     }
+}
+
+/// Why everything is of this box.
+fn why_this_box<L: Liveness>(chooser: &Chooser<'_, L>, entry: &BoxEntry) -> String {
+    let request = chooser.filter.request;
+    let (rack, site) = chooser.filter.tables.pool().facts().place_of_host(&request.host);
+    let of_those = match request.wishes.near {
+        true if rack.is_some() && rack == entry.rack => "of those in the host's rack ",
+        true if site.is_some() && site == entry.site => "of those at the host's site ",
+        _ => "",
+    };
+    // Else what is left over goes by what is free there, whether it will do or not.
+    let fewest = match chooser.filter.goes_by_shape() {
+        true => ", and of those the box that is left with the fewest",
+        false => "",
+    };
+    format!("one box has enough; {of_those}it breaks the fewest islands{fewest}")
 }
 
 /// That a host has not enough bandwidth left.

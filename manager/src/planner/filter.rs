@@ -89,8 +89,8 @@ pub(super) struct Filter<'a> {
     fits: Vec<Option<u64>>,
     box_conditions: Vec<&'a Condition>,
     slot_conditions: Vec<&'a Condition>,
-    /// The only island of the box that will do, if the request is about one.
-    pub(super) island: Option<u8>,
+    /// The island of the slot with whose device the request is to be together, if it is in one.
+    island: Option<u8>,
     /// The paths that the host has and that are wished, a bit for each.
     pub(super) paths: u8,
     /// The models of which spares are kept.
@@ -177,6 +177,17 @@ impl<'a> Filter<'a> {
     /// What a device of a profile takes of a proxy, if it will do by its profile.
     pub(super) fn demand(&self, profile: ProfileId) -> Option<u64> {
         self.fits[profile.0 as usize]
+    }
+
+    /// Whether the device with which what is lent is to be together is in an island.
+    pub(super) fn has_island(&self) -> bool {
+        self.island.is_some()
+    }
+
+    /// Whether an island of its box will do: where what is lent is to be together with a device it is
+    /// that one's, and none if that is in none, since an inventory drew the islands anew.
+    pub(super) fn is_meant(&self, island: u8) -> bool {
+        self.request.island_of.is_none() || self.island == Some(island)
     }
 
     /// Whether a box's free slots that will do are known without looking at each.

@@ -6,6 +6,7 @@ mod choose;
 mod constraints;
 mod explain;
 mod filter;
+mod held;
 mod kept;
 mod named;
 mod ranked;
@@ -46,7 +47,7 @@ pub struct PlanRequest {
     /// there.
     pub island_of: Option<SlotAddress>,
     /// How many more of an allocation leave where they are, one after the other, and are to find
-    /// room with it: free devices that will do, in the same box or island.
+    /// room with it: free devices that will do, in the same box or island, and that box's bandwidth.
     pub beside: u32,
     /// Which slots.
     pub wishes: Wishes,
@@ -287,11 +288,11 @@ fn find_host(
     let name = &request.host;
     match tables.nodes().get(name).map(|node| node.role) {
         Some(Role::Host) if live.is_ready(name) => {
-            view::refuse_held_host(tables, name)?;
+            held::refuse_held_host(tables, name)?;
             Ok(view::free_ports(tables, live, name))
         }
         Some(Role::Host) => {
-            view::refuse_held_host(tables, name)?;
+            held::refuse_held_host(tables, name)?;
             let detail = format!("host {name} is not connected");
             Err(Problem::new(ProblemCode::NotConnected, detail).passing(true))
         }

@@ -1,7 +1,7 @@
 //! One slot that is named: it is lent, or it is said why not.
 
 use super::choose::{Chooser, Place};
-use super::{Liveness, PlanRequest, SlotView, find_box, view};
+use super::{Liveness, PlanRequest, SlotView, find_box, held, view};
 use crate::records::Tables;
 use crate::records::pool::BoxEntry;
 use crate::types::{Amount, NodeName, Problem, ProblemCode, SlotStatus, Together};
@@ -49,7 +49,10 @@ fn taken(tables: &Tables, view: &SlotView) -> Problem {
                         tries again";
             Problem::new(ProblemCode::SlotQuarantined, format!("{detail}: {what}"))
         }
-        SlotStatus::Held => Problem::new(ProblemCode::Held, detail),
+        SlotStatus::Held => {
+            let end = tables.hold_of(address).map(|hold| format!("; {}", held::end(tables, hold)));
+            Problem::new(ProblemCode::Held, detail + &end.unwrap_or_default())
+        }
         SlotStatus::Exhausted => Problem::new(ProblemCode::EpochsExhausted, detail),
         _ => Problem::new(ProblemCode::SlotBusy, detail).passing(status.is_passing()),
     }

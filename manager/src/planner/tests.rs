@@ -1,6 +1,8 @@
 //! Placement on small pools that are made here.
 
 mod brute;
+mod by_slot;
+mod held;
 mod rules;
 
 use super::*;
@@ -150,6 +152,7 @@ impl Pool {
             host: name(host),
             port: PortId::new(port).unwrap(),
             model: String::new(),
+            demand: None,
             path_set: None,
             phase: Phase::Reserved,
             desired,

@@ -1,9 +1,9 @@
 //! The pool as placement sees it.
 
+use super::held::held_slot;
 use crate::records::Tables;
 use crate::types::{
-    BindingRecord, DeviceRecord, DeviceState, HoldRecord, NodeName, Owner, Place, Problem,
-    ProblemCode, Role, SlotAddress, SlotStatus,
+    BindingRecord, DeviceRecord, DeviceState, NodeName, Owner, Role, SlotAddress, SlotStatus,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use tlp_codec::ids::{PortId, SlotFunction, SlotId};
@@ -42,22 +42,11 @@ pub(super) fn functions<'a>(
     tables.functions(address).filter(|d| d.state != DeviceState::Empty)
 }
 
-/// That a host gets nothing new.
-///
-/// # Errors
-///
-/// When it is held back.
-pub(super) fn refuse_held_host(tables: &Tables, host: &NodeName) -> Result<(), Problem> {
-    let Some(hold) = tables.hold_of_node(host) else { return Ok(()) };
-    let detail = format!("host {host} {}", held(&Place::Node(host.clone()), hold));
-    Err(Problem::new(ProblemCode::Held, detail))
-}
-
 /// That a slot that is not lent is not free: what is with it, and since when.
 pub(super) fn not_free(tables: &Tables, slot: &SlotAddress, status: SlotStatus) -> String {
     use SlotStatus::{Erasing, Held, Probing, Quarantined, Releasing, Stray, Unerased};
     if let Some(hold) = tables.hold_of(slot).filter(|_| status == Held) {
-        return format!("slot {slot} {}", held(&Place::Slot(slot.clone()), hold));
+        return held_slot(slot, hold);
     }
     let since = match status {
         Erasing | Unerased => {
@@ -72,13 +61,6 @@ pub(super) fn not_free(tables: &Tables, slot: &SlotAddress, status: SlotStatus) 
         _ => None,
     };
     format!("slot {slot} {}{}", status.explanation(), since.unwrap_or_default())
-}
-
-/// That a place is held back, itself or with what it is a part of: since when and why.
-fn held(place: &Place, hold: &HoldRecord) -> String {
-    let HoldRecord { place: with, kind, since, reason, .. } = hold;
-    let with = if with == place { String::new() } else { format!(" with {with}") };
-    format!("is held back{with} since {since} ({kind}): {reason}")
 }
 
 /// The ports of a host that nothing uses, lowest first.
@@ -133,11 +115,11 @@ pub struct PoolView {
 
 /// What is known of connected proxies besides the records.
 pub trait Liveness {
-    /// Whether a proxy is connected and its tables have been read.
+    /// Whether a proxy is connected, its tables have been read, and it is not about to restart.
     fn is_ready(&self, name: &NodeName) -> bool;
 
-    /// Whether a proxy is connected and its tables are being read, or may be on its way back to a
-    /// manager that has just started.
+    /// Whether a proxy is connected and its tables are being read, or is about to restart, or may be
+    /// on its way back to a manager that has just started.
     fn is_connecting(&self, name: &NodeName) -> bool;
 
     /// How many paths a proxy has, if it is connected.

@@ -89,6 +89,7 @@ mod tests {
             host: NodeName::new("host1").unwrap(),
             port: PortId::new(0).unwrap(),
             model: String::new(),
+            demand: None,
             path_set: None,
             phase,
             desired,

@@ -355,27 +355,14 @@ mod tests {
 
     #[test]
     fn what_a_host_has_of_a_box_was_lent() {
+        use super::super::diff::tests::mapping;
         use proxy_core::control::PortState;
-        use tlp_codec::ids::{Bdf, PortId};
         let mut txn = Txn::new(Tables::default());
         let slot = put(&mut txn, "box1/1", 1);
         let box_node = txn.nodes()[slot.box_name()].node.get();
         let entry = |slot: u8, counter| MappingEntry {
-            port: PortId::new(0).unwrap(),
-            used: true,
-            state: PortState::Present,
-            buses: (3, 3),
-            device: Bdf::from_bits(0x300),
-            memory: None,
-            prefetchable: None,
-            io: None,
-            box_node,
             slot,
-            functions: [(SlotFunction::ZERO, Epoch::new(0, counter).unwrap())]
-                .into_iter()
-                .collect(),
-            path_set: PathSet::FIRST,
-            configured: true,
+            ..mapping(0, box_node, counter, PortState::Present)
         };
         let host = NodeName::new("host1").unwrap();
         let before = Tables::clone(&txn);

@@ -167,4 +167,4 @@ pub fn of_host(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,9 +1,10 @@
-//! What of a box's report can be; pure.
+//! What of a proxy's report can be; pure.
 
 use crate::types::NodeName;
-use proxy_core::control::InventoryEntry;
+use proxy_core::control::{InventoryEntry, MappingEntry, SlotEntry};
 use proxy_core::limits::MAX_FUNCTIONS;
 use std::collections::BTreeSet;
+use tlp_codec::ids::{SlotFunction, SlotId};
 
 /// Complaints about one report; of further ones only the number is said.
 pub const MAX_COMPLAINTS: usize = 8;
@@ -17,21 +18,81 @@ pub fn inventory(
     size: u8,
     entries: Vec<InventoryEntry>,
 ) -> (Vec<InventoryEntry>, Vec<String>) {
+    let mut places = Places { name, size, seen: BTreeSet::new() };
+    which(name, entries, |entry| places.see(entry.slot, entry.function))
+}
+
+/// As [`inventory`], of a box's table.
+pub fn slots(name: &NodeName, size: u8, table: Vec<SlotEntry>) -> (Vec<SlotEntry>, Vec<String>) {
+    let mut places = Places { name, size, seen: BTreeSet::new() };
+    which(name, table, |entry| places.see(entry.slot, entry.function))
+}
+
+/// As [`inventory`], of the table of a host with so many ports: an entry for each.
+pub fn ports(
+    name: &NodeName,
+    ports: u8,
+    table: Vec<MappingEntry>,
+) -> (Vec<MappingEntry>, Vec<String>) {
     let mut seen = BTreeSet::new();
+    which(name, table, |MappingEntry { port, functions, .. }| {
+        let beyond = |(function, _): &&(SlotFunction, _)| is_beyond(*function);
+        if port.get() >= ports {
+            let last = ports.saturating_sub(1);
+            Some(format!("{name} reports port {port}; its ports are 0 to {last}"))
+        } else if let Some((function, _)) = functions.iter().find(beyond) {
+            Some(format!(
+                "{name} reports function {function} at port {port}; no device is lent in more than \
+                 {MAX_FUNCTIONS}"
+            ))
+        } else if !seen.insert(*port) {
+            Some(format!("{name} reports port {port} more than once"))
+        } else {
+            None
+        }
+    })
+}
+
+fn is_beyond(function: SlotFunction) -> bool {
+    usize::from(function.get()) >= MAX_FUNCTIONS
+}
+
+/// The slots and functions of a box that its report has said something of.
+struct Places<'a> {
+    name: &'a NodeName,
+    size: u8,
+    seen: BTreeSet<(SlotId, SlotFunction)>,
+}
+
+impl Places<'_> {
+    /// What is wrong with one more.
+    fn see(&mut self, slot: SlotId, function: SlotFunction) -> Option<String> {
+        let Self { name, size, seen } = self;
+        if slot.get() == 0 || slot.get() > *size {
+            Some(format!("{name} reports a device in slot {slot}; its slots are 1 to {size}"))
+        } else if is_beyond(function) {
+            Some(format!(
+                "{name} reports function {function} of slot {slot}; no device is lent in more than \
+                 {MAX_FUNCTIONS}"
+            ))
+        } else if !seen.insert((slot, function)) {
+            Some(format!("{name} reports function {function} of slot {slot} more than once"))
+        } else {
+            None
+        }
+    }
+}
+
+/// The entries with which nothing is wrong, and what is wrong with the others.
+fn which<E>(
+    name: &NodeName,
+    entries: Vec<E>,
+    mut is_wrong: impl FnMut(&E) -> Option<String>,
+) -> (Vec<E>, Vec<String>) {
     let (mut sound, mut complaints) = (Vec::with_capacity(entries.len()), Vec::new());
     let mut more = 0_usize;
     for entry in entries {
-        let (slot, function) = (entry.slot, entry.function);
-        let complaint = if slot.get() == 0 || slot.get() > size {
-            format!("{name} reports a device in slot {slot}; its slots are 1 to {size}")
-        } else if usize::from(function.get()) >= MAX_FUNCTIONS {
-            format!(
-                "{name} reports function {function} of slot {slot}; no device is lent in more than \
-                 {MAX_FUNCTIONS}"
-            )
-        } else if !seen.insert((slot, function)) {
-            format!("{name} reports function {function} of slot {slot} more than once")
-        } else {
+        let Some(complaint) = is_wrong(&entry) else {
             sound.push(entry);
             continue;
         };
@@ -48,9 +109,10 @@ pub fn inventory(
 
 #[cfg(test)]
 mod tests {
+    use super::super::diff::tests::mapping;
     use super::*;
-    use proxy_core::control::{Name, SlotState};
-    use tlp_codec::ids::{SlotFunction, SlotId};
+    use proxy_core::control::{Name, PathSet, PortState, SlotState};
+    use tlp_codec::ids::Epoch;
 
     fn entry(slot: u8, model: &str) -> InventoryEntry {
         InventoryEntry {
@@ -99,5 +161,43 @@ mod tests {
         let (sound, complaints) = inventory(&name, 1, lies);
         assert_eq!((sound.len(), complaints.len()), (0, MAX_COMPLAINTS + 1));
         assert!(complaints.last().unwrap().contains("246 more"), "{complaints:?}");
+    }
+
+    /// Else the epochs of slots and functions that cannot be would fill the records.
+    #[test]
+    fn tables_say_of_what_is_there_only() {
+        let name = NodeName::new("box1").unwrap();
+        let entry = |slot, function| SlotEntry {
+            entry: 0,
+            valid: true,
+            used: false,
+            state: SlotState::Free,
+            slot: SlotId::new(slot).unwrap(),
+            function: SlotFunction::new(function).unwrap(),
+            host_node: 0,
+            path_set: PathSet::FIRST,
+            epoch: 7,
+            windows: heapless::Vec::new(),
+        };
+        let whole = vec![entry(1, 0), entry(2, 0), entry(2, 7)];
+        assert_eq!(slots(&name, 2, whole.clone()), (whole.clone(), Vec::new()));
+        let wrong = [entry(0, 0), entry(3, 0), entry(1, 8), entry(2, 7)];
+        let (sound, said) = slots(&name, 2, [whole.clone(), wrong.to_vec()].concat());
+        assert_eq!((sound, said.len()), (whole, 4), "{said:?}");
+
+        let name = NodeName::new("host1").unwrap();
+        let entry = |port, function| {
+            let functions = [(SlotFunction::new(function).unwrap(), Epoch::new(0, 1).unwrap())];
+            let functions = functions.into_iter().collect();
+            MappingEntry { functions, ..mapping(port, 1, 1, PortState::Present) }
+        };
+        let whole = vec![entry(0, 0), entry(1, 7)];
+        assert_eq!(ports(&name, 2, whole.clone()), (whole.clone(), Vec::new()));
+        let wrong = [entry(2, 0), entry(31, 0), entry(1, 0)];
+        let (sound, said) = ports(&name, 2, [whole.clone(), wrong.to_vec()].concat());
+        assert_eq!(sound, whole, "the first of two counts");
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].contains("port 2; its ports are 0 to 1"), "{said:?}");
+        assert_eq!(ports(&name, 2, vec![entry(0, 8)]).0, []);
     }
 }

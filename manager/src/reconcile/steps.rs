@@ -100,7 +100,8 @@ pub(super) async fn bind_slot(
         record(manager, |txn| progress::trouble(txn, binding, &problem, true)).await?;
         return Ok(Done::Not);
     }
-    let _peering = at_box.peering.read().await;
+    let peering = at_box.peering(at_host.name());
+    let _peering = peering.read().await;
     let host = at_host.identity().node;
     let (tables, common) = (manager.records.snapshot(), at_box.common_paths(at_host));
     let link = tables.link_use(binding);
@@ -139,7 +140,8 @@ pub(super) async fn bind_port(
     known: bool,
 ) -> Result<Done, Failure> {
     let bound = manager.settings.request_bound;
-    let _peering = at_box.peering.read().await;
+    let peering = at_box.peering(at_host.name());
+    let _peering = peering.read().await;
     if !known {
         // The host may have restarted since the slot was bound: what the box has for its earlier
         // life fails, and the binding is made again.
@@ -308,7 +310,8 @@ async fn part(manager: &Manager, binding: &BindingRecord) {
     let at_host = manager.registry.ready(&binding.host);
     let (Some(at_box), Some(at_host)) = (at_box, at_host) else { return };
     // A binding that is recorded from here on introduces the two again, after this.
-    let _peering = at_box.peering.write().await;
+    let peering = at_box.peering(at_host.name());
+    let _peering = peering.write().await;
     let tables = manager.records.snapshot();
     let mut shared = tables.bindings_at(&binding.host);
     if shared.any(|b| b.slot.box_name() == binding.slot.box_name()) {

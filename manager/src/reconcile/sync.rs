@@ -4,7 +4,7 @@ use super::diff::StraySlot;
 use super::{compare, diff, sound};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
-use crate::types::{EventKind, EventRecord, FunctionEpoch, NodeName, Role, SlotAddress, Timestamp};
+use crate::types::{EventKind, EventRecord, FunctionEpoch, NodeName, Role, SlotAddress};
 use proxy_core::control::{InventoryEntry, MappingEntry, Removal, Reply, Request, SlotEntry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -133,14 +133,14 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took
     let (name, told) = (session.name(), session.told());
     let mut took = Took::Nothing;
     let inventory = read_inventory(manager, session).await?;
-    let (inventory, complaints) = sound::inventory(name, session.identity().size, inventory);
-    for complaint in session.new_complaints(complaints) {
-        tracing::warn!("{complaint}; that is left out");
-        let event = EventRecord::new(EventKind::ReportRefused, complaint);
-        manager.event_soon(event.node(name));
-    }
+    let size = session.identity().size;
+    let (inventory, mut complaints) = sound::inventory(name, size, inventory);
     let before = manager.records.snapshot();
-    let table = read_slots(manager, session).await?;
+    let (table, others) = sound::slots(name, size, read_slots(manager, session).await?);
+    // What is wrong with both is said once.
+    let others: Vec<String> = others.into_iter().filter(|o| !complaints.contains(o)).collect();
+    complaints.extend(others);
+    complain(manager, session, complaints);
     let incarnation = session.identity().incarnation;
     let changed = manager.records.apply(|txn| {
         let rules = &manager.settings.erase;
@@ -176,16 +176,22 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took
     Ok(took)
 }
 
+/// Says what of a proxy's report cannot be, unless that was so the last time.
+fn complain(manager: &Manager, session: &Session, complaints: Vec<String>) {
+    for complaint in session.new_complaints(complaints) {
+        tracing::warn!("{complaint}; that is left out");
+        let event = EventRecord::new(EventKind::ReportRefused, complaint);
+        manager.event_soon(event.node(session.name()));
+    }
+}
+
 /// Whether a box has been away for so long that what it had may be elsewhere. One that was not here
 /// since the manager started has its time, too.
 fn is_long_away(manager: &Manager, name: &NodeName) -> bool {
-    let bound = LONG_AWAY.as_millis() as u64;
-    let left = manager.registry.left(name);
-    manager.registry.get(name).is_none()
+    let registry = &manager.registry;
+    registry.get(name).is_none()
         && manager.started().elapsed() >= LONG_AWAY
-        && left.is_none_or(|left| {
-            Timestamp::now().as_millis().saturating_sub(left.as_millis()) >= bound
-        })
+        && registry.left_ago(name).is_none_or(|ago| ago >= LONG_AWAY)
 }
 
 /// What nobody knows to have been lent has data of somebody, too.
@@ -221,6 +227,8 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Too
     let mut took = Took::Nothing;
     let before = manager.records.snapshot();
     let table = read_mapping(manager, session).await?;
+    let (table, complaints) = sound::ports(name, session.identity().size, table);
+    complain(manager, session, complaints);
     let incarnation = session.identity().incarnation;
     let changed =
         manager.records.apply(|txn| compare::host_table(txn, &before, name, incarnation, &table));

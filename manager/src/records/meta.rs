@@ -2,6 +2,7 @@
 
 use super::{Tables, Txn};
 use crate::store::{EmbeddedStore, SCHEMA_VERSION, Store, StoreError, Table};
+use crate::types::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -133,6 +134,42 @@ impl Meta {
         Ok(())
     }
 
+    /// As [`begin_generation`](Self::begin_generation), of a backup that takes the place of a store:
+    /// also above what that one gave out (`replaced`, if it reads), and in a term that the same backup
+    /// does not get a second time (`now`), wherever it is restored.
+    ///
+    /// # Errors
+    ///
+    /// When the epochs have no generation left.
+    pub(super) fn begin_in_place_of(
+        &mut self,
+        path: &Path,
+        shown: u8,
+        replaced: Option<&Meta>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if let Some(replaced) = replaced {
+            self.generation = self.generation.max(replaced.generation);
+            let given_out = replaced.term.max(replaced.highest_term_seen);
+            self.highest_term_seen = self.highest_term_seen.max(given_out);
+            for ((_, _, next), own) in replaced.numbers().into_iter().zip(self.numbers_mut()) {
+                *own = next.max(*own);
+            }
+        }
+        self.begin_generation(path, shown)?;
+        // There are few of them: no gap is left above those that are known to be given out.
+        self.next_node = self.next_node.max(replaced.map_or(0, |replaced| replaced.next_node));
+        self.term = self.term.max(now.as_millis());
+        self.highest_term_seen = self.term;
+        Ok(())
+    }
+
+    /// That of a store that makes way for a backup, if it makes sense.
+    fn of_replaced(record: &[u8]) -> Option<Self> {
+        let meta: Self = serde_json::from_slice(record).ok()?;
+        meta.has_room().is_ok().then_some(meta)
+    }
+
     /// Whether something can be added to each.
     ///
     /// # Errors
@@ -187,6 +224,18 @@ impl Meta {
         ]
     }
 
+    /// As [`numbers`](Self::numbers), in the same order.
+    fn numbers_mut(&mut self) -> [&mut u64; 6] {
+        [
+            &mut self.next_allocation,
+            &mut self.next_binding,
+            &mut self.next_operation,
+            &mut self.next_event,
+            &mut self.next_audit,
+            &mut self.next_erasure,
+        ]
+    }
+
     /// Boxes that come from a pool of a later generation are followed there ([`generation_after`]), and
     /// may have been given epochs since that no record knows.
     fn skip_what_may_be_used(&mut self, path: &Path, shown: u8) -> Result<(), StoreError> {
@@ -194,16 +243,7 @@ impl Meta {
             .ok_or_else(|| StoreError::GenerationsExhausted(path.to_owned()))?;
         let left = (LAST_NODE + 1).saturating_sub(self.next_node);
         self.next_node += RESTORE_NODE_GAP.min(left / 2);
-        for next in [
-            &mut self.next_allocation,
-            &mut self.next_binding,
-            &mut self.next_operation,
-            &mut self.next_event,
-            &mut self.next_audit,
-            &mut self.next_erasure,
-        ] {
-            *next += RESTORE_NUMBER_GAP;
-        }
+        self.numbers_mut().into_iter().for_each(|next| *next += RESTORE_NUMBER_GAP);
         Ok(())
     }
 }
@@ -241,6 +281,24 @@ pub fn next_generation(store: &dyn Store, path: &Path, shown: u8) -> Result<u8, 
     Ok(tables.meta().generation)
 }
 
+/// Moves a backup that is restored to the next generation, as [`next_generation`] does, above all that
+/// the store gave out whose place it takes. `replaced` is that one's record of it, if it can be read.
+///
+/// # Errors
+///
+/// When it cannot be read or written, or has no generation left.
+pub fn in_place_of(
+    store: &dyn Store,
+    path: &Path,
+    replaced: Option<&[u8]>,
+) -> Result<(), StoreError> {
+    let mut txn = Txn::new(super::load::load(store, path)?);
+    let replaced = replaced.and_then(Meta::of_replaced);
+    txn.begin_in_place_of(path, replaced.as_ref())?;
+    let (_, changes, _) = txn.finish();
+    store.commit(&changes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,5 +333,48 @@ mod tests {
         assert!(meta.generation < u8::MAX, "some are left");
         meta.generation = u8::MAX;
         assert!(meta.skip_what_may_be_used(Path::new("memory"), 0).is_err());
+    }
+
+    #[test]
+    fn a_backup_goes_on_above_what_the_store_gave_out_whose_place_it_takes() {
+        let backup = Meta { next_node: 5, ..Meta::default() };
+        let restored = |replaced: Option<&Meta>, now| {
+            let mut meta = backup.clone();
+            let path = Path::new("memory");
+            meta.begin_in_place_of(path, 0, replaced, Timestamp::from_millis(now)).unwrap();
+            meta
+        };
+        let first = restored(None, 0);
+        let mut ran = Meta { next_node: first.next_node + 3, ..first.clone() };
+        ran.begin_term(Path::new("memory"), 0).unwrap();
+        ran.numbers_mut().into_iter().for_each(|next| *next += 2 * RESTORE_NUMBER_GAP);
+        let again = restored(Some(&ran), 0);
+        assert!(again.term > ran.term && again.highest_term_seen >= again.term);
+        assert_eq!((ran.generation, again.generation), (1, 2));
+        assert_eq!(again.next_node, ran.next_node, "none of those few is left out");
+        for ((_, name, then), (_, _, now)) in ran.numbers().into_iter().zip(again.numbers()) {
+            assert!(now > then, "{name}");
+        }
+        // A proxy showed it a later term.
+        let seen = Meta { highest_term_seen: 1 << 50, ..ran.clone() };
+        assert!(restored(Some(&seen), 0).term > 1 << 50);
+        // On another machine nothing is known of it.
+        let (one, other) = (restored(None, 1 << 45), restored(None, (1 << 45) + 1));
+        assert!(first.term < one.term && one.term < other.term);
+    }
+
+    #[test]
+    fn of_a_store_that_makes_way_only_what_makes_sense_is_believed() {
+        let bytes = |meta: &Meta| serde_json::to_vec(meta).unwrap();
+        let meta = Meta { term: 7, ..Meta::default() };
+        assert_eq!(Meta::of_replaced(&bytes(&meta)), Some(meta.clone()));
+        for nonsense in [
+            Meta { term: u64::MAX, ..meta.clone() },
+            Meta { next_event: u64::MAX, ..meta.clone() },
+            Meta { next_node: u32::MAX, ..meta.clone() },
+        ] {
+            assert_eq!(Meta::of_replaced(&bytes(&nonsense)), None);
+        }
+        assert_eq!(Meta::of_replaced(b"no record"), None);
     }
 }

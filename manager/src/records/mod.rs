@@ -29,7 +29,7 @@ pub use inspect::{Damage, Inspection, inspect};
 pub use kept::Kept;
 pub use keys::{KEEP_KEYS_MS, KeyRecord, MAX_JOINED, MAX_KEYS, digest};
 pub use line::MAX_UNWRITTEN;
-pub use meta::{Meta, check, generation_after, next_generation};
+pub use meta::{Meta, check, generation_after, in_place_of, next_generation};
 pub use retention::{MAX_STORIES, Retention};
 pub use sources::Sources;
 pub use tables::Tables;

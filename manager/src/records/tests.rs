@@ -644,6 +644,7 @@ fn binding(id: u64, slot: &str, host: &str, port: u8) -> BindingRecord {
         host: NodeName::new(host).unwrap(),
         port: PortId::new(port).unwrap(),
         model: String::new(),
+        demand: None,
         path_set: None,
         phase: Phase::Reserved,
         desired: Desired::Bound,

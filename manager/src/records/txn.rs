@@ -146,6 +146,19 @@ impl Txn {
         Ok(())
     }
 
+    /// As [`begin_generation`](Self::begin_generation), of a backup that takes the place of a store,
+    /// which gave out what `replaced` says.
+    pub(super) fn begin_in_place_of(
+        &mut self,
+        path: &Path,
+        replaced: Option<&Meta>,
+    ) -> Result<(), StoreError> {
+        let (shown, before, now) = (self.highest_generation(), self.meta().generation, self.now);
+        self.with_meta(|meta| meta.begin_in_place_of(path, shown, replaced, now))?;
+        self.generation_was(before);
+        Ok(())
+    }
+
     /// Remembers that a proxy obeyed this term, so that the next start begins above it. Terms that
     /// would leave no room above are not believed.
     pub fn learn_term(&mut self, term: u64) {

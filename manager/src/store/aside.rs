@@ -328,6 +328,17 @@ pub(super) fn read_what_reads(file: &File, table: Table) -> (Vec<Record>, Option
     (front, Some(reason))
 }
 
+/// The records of a table that can be reached from its front, also of a file whose writer was killed:
+/// as they were after the last write that is whole.
+pub(super) fn read_after_repair(file: &File, table: Table) -> Vec<Record> {
+    let mut found = Vec::new();
+    if let Ok(database) = aside(file).and_then(|aside| open_with(aside, |_| ())) {
+        // What it does not reach is not asked for.
+        let _ = with(database, |database| walk_in(database, table, None, &mut found));
+    }
+    found
+}
+
 /// Reads a table from its front; or from its back, until a key.
 fn walk(
     file: &File,

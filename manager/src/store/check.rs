@@ -236,7 +236,7 @@ fn put_in_place(
     fs::hard_link(path, &kept)
         .or_else(|_| fs::copy(path, &kept).and_then(|_| File::open(&kept)?.sync_all()))
         .map_err(written(&kept))?;
-    files::rename(copy, path)?;
+    files::replace(copy, path)?;
     Ok((kept, taken_out))
 }
 

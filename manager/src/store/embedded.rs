@@ -68,7 +68,7 @@ impl EmbeddedStore {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let went_back = match aside::hold(path)? {
             Some((held, Pages::Behind)) => {
-                let kept = put_in_place(path, path).map_err(|error| error.said_of(path));
+                let kept = put_in_place(path, path, None).map_err(|error| error.said_of(path));
                 drop(held);
                 kept?
             }
@@ -331,9 +331,10 @@ impl Store for EmbeddedStore {
 }
 
 /// Puts a backup in the place of a store and moves it one generation on, so that no epoch, term
-/// or number that was given out after the backup was made can come again. The backup is a copy of
-/// a store whose manager did not run. The store that was there is kept beside it, with `.before`
-/// added to its name, or `.before.1` and so on.
+/// or number that was given out after the backup was made can come again: above what the store gave
+/// out that was there, if that can be read, since the same backup may have been restored before. The
+/// backup is a copy of a store whose manager did not run. The store that was there is kept beside it,
+/// with `.before` added to its name, or `.before.1` and so on.
 ///
 /// Where the backup's last write is not there as it was written, it is what was there before it.
 ///
@@ -347,11 +348,13 @@ pub fn restore(backup: &Path, path: &Path) -> Result<Restored, StoreError> {
     let went_back = matches!(looked, Some((_, Pages::Behind)));
     drop(looked);
     // Whoever has the store open must go first. A damaged one is what a restore is for.
-    let _held = match Held::take(path) {
+    let held = match Held::take(path) {
         Err(error @ StoreError::Locked(_)) => return Err(error),
         held => held.ok(),
     };
-    let kept = put_in_place(backup, path).map_err(|error| error.of_backup(backup))?;
+    let replaced = held.as_ref().and_then(meta_of);
+    let kept =
+        put_in_place(backup, path, replaced.as_deref()).map_err(|error| error.of_backup(backup))?;
     Ok(Restored { went_back, kept })
 }
 
@@ -364,14 +367,26 @@ pub struct Restored {
     pub kept: Option<PathBuf>,
 }
 
-/// Puts a copy of a store, one generation on, in the place of one that nobody has open. The one that
-/// was there is kept: gives where.
-fn put_in_place(from: &Path, path: &Path) -> Result<Option<PathBuf>, StoreError> {
+/// The one record of [`Table::Meta`] of a file that somebody holds, if it can be read.
+fn meta_of(held: &Held) -> Option<Vec<u8>> {
+    let records = aside::read_after_repair(held.file(), Table::Meta);
+    records.into_iter().find(|(key, _)| key == META_KEY).map(|(_, value)| value)
+}
+
+/// Puts a copy of a store, one generation on, in the place of one that nobody has open, which gave out
+/// what `replaced` says. The one that was there is kept: gives where.
+fn put_in_place(
+    from: &Path,
+    path: &Path,
+    replaced: Option<&[u8]>,
+) -> Result<Option<PathBuf>, StoreError> {
     let new = WorkingCopy::of(from, beside(path, ".restoring"))?;
-    crate::records::next_generation(&EmbeddedStore::open_looked_at(new.path())?, new.path(), 0)?;
+    let store = EmbeddedStore::open_looked_at(new.path())?;
+    crate::records::in_place_of(&store, new.path(), replaced)?;
+    drop(store);
     // There is a store under this name at any time: a manager that found none would make an empty
     // one, whose numbers begin anew.
     let kept = path.exists().then(|| files::keep(path)).transpose()?;
-    files::rename(new.path(), path)?;
+    files::replace(new.path(), path)?;
     Ok(kept)
 }

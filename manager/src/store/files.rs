@@ -3,7 +3,7 @@
 use super::{SCHEMA_VERSION, StoreError, kept};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A name that begins like that of a file.
@@ -80,6 +80,56 @@ pub(super) fn keep(path: &Path) -> Result<PathBuf, StoreError> {
 pub(crate) fn rename(new: &Path, path: &Path) -> Result<(), StoreError> {
     let written = |error| StoreError::io(path, "written", error);
     fs::rename(new, path).map_err(written)?;
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(written)
+    File::open(folder_of(path)).and_then(|folder| folder.sync_all()).map_err(written)
+}
+
+/// Puts a file in the place of a store, as whose that one was, or whose the folder is: who restores a
+/// store is often root, and the manager somebody else.
+///
+/// # Errors
+///
+/// When the folder cannot be written.
+pub(super) fn replace(new: &Path, path: &Path) -> Result<(), StoreError> {
+    let like = fs::metadata(path).or_else(|_| fs::metadata(folder_of(path)));
+    if let (Ok(own), Ok(like)) = (fs::metadata(new), like)
+        && (own.uid(), own.gid()) != (like.uid(), like.gid())
+    {
+        // Nobody but root can, and else it stays with who made it.
+        let _ = std::os::unix::fs::lchown(new, Some(like.uid()), Some(like.gid()));
+    }
+    rename(new, path)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::chown;
+
+    #[test]
+    fn what_takes_the_place_of_a_store_is_whose_that_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let [store, new] = ["store", "new"].map(|name| folder.path().join(name));
+        fs::write(&store, "old").unwrap();
+        if chown(&store, Some(1234), Some(1235)).is_err() {
+            println!("SKIPPED: only root can give a file to somebody else");
+            return;
+        }
+        let owner = |path: &Path| {
+            let metadata = fs::metadata(path).unwrap();
+            (metadata.uid(), metadata.gid())
+        };
+        fs::write(&new, "new").unwrap();
+        replace(&new, &store).unwrap();
+        assert_eq!((owner(&store), fs::read(&store).unwrap()), ((1234, 1235), b"new".to_vec()));
+        // Where there was none it is whose the folder is.
+        fs::remove_file(&store).unwrap();
+        chown(folder.path(), Some(4321), Some(4322)).unwrap();
+        fs::write(&new, "new").unwrap();
+        replace(&new, &store).unwrap();
+        assert_eq!(owner(&store), (4321, 4322));
+    }
 }

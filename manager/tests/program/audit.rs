@@ -1,8 +1,10 @@
 //! The audit log and the metrics.
 
-use crate::common::fake::{Fake, boxed, host};
+use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{Manager, eventually};
+use proxy_core::control::{Reply, Request};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 
 const ACTOR: (&str, &str) = ("x-dxpu-actor", "ada@desk");
 
@@ -113,6 +115,66 @@ fn what_was_refused_is_recorded_with_the_reason() {
         let (status, problem) = manager.raw("GET", "/v1/slots", &headers, None);
         assert!(status == 400 && problem.contains("x-dxpu-actor"), "{actor:?}: {problem}");
     }
+}
+
+/// Nor is it shown in another order, or a command to a terminal, what a client makes up.
+#[test]
+fn what_clients_make_up_is_bounded_and_plain() {
+    let manager = Manager::start();
+    let ask = |line: &str| {
+        let mut stream = std::net::TcpStream::connect(manager.api).unwrap();
+        write!(stream, "{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for n in 0..20 {
+        let answer = ask(&format!("M{n}{} /v1/nodes", "X".repeat(1000)));
+        assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    }
+    let other = r#"dxpu_http_request_seconds_count{method="other",route="/v1/nodes",status="405"}"#;
+    assert_eq!(metric(&manager, other), Some(20.0));
+    let (_, text) = manager.raw("GET", "/metrics", &[], None);
+    assert!(!text.contains("XXX"), "{text}");
+    assert_eq!(last(&manager, "/v1/nodes")["method"].as_str().unwrap().len(), 16);
+    ask("DELETE /v1/nodes/\u{9b}31m\u{202e}abc");
+    assert_eq!(last(&manager, "/v1/nodes/")["path"], "/v1/nodes/ 31m abc");
+    // A wish that cannot be is refused as anything else is.
+    let headers = [ACTOR, ("prefer", "wait=61")];
+    assert_eq!(manager.raw("POST", "/v1/drains", &headers, Some("{}")).0, 400);
+    let entry = last(&manager, "/v1/drains");
+    assert_eq!((&entry["actor"], &entry["problem"]), (&json!(ACTOR.1), &json!("invalid-request")));
+}
+
+/// What was begun is done, and written.
+#[test]
+fn a_client_that_hangs_up_leaves_its_name() {
+    let manager = Manager::start();
+    let at_box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    manager.wait_ready(&["box1"]);
+    let (asked, heard) = std::sync::mpsc::channel();
+    let (go, goes) = std::sync::mpsc::channel();
+    at_box.rule(move |request| {
+        matches!(request, Request::SetLogLevel(_)).then(|| {
+            asked.send(()).unwrap();
+            goes.recv().unwrap();
+            Script::Answer(Box::new(Reply::Done))
+        })
+    });
+    let body = r#"{"level": "debug"}"#;
+    let mut stream = std::net::TcpStream::connect(manager.api).unwrap();
+    let head = format!(
+        "PUT /v1/nodes/box1/log-level HTTP/1.1\r\nhost: x\r\nx-dxpu-actor: gone\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    heard.recv().unwrap();
+    drop(stream);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    go.send(()).unwrap();
+    let entry = last(&manager, "/v1/nodes/box1/log-level");
+    assert_eq!((&entry["actor"], entry.get("problem")), (&json!("gone"), None));
 }
 
 /// The value of a metric.

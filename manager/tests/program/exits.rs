@@ -98,8 +98,8 @@ fn each_kind_of_error_has_its_exit_code() {
     manager.wait_event("node-disconnected", "host1");
     ends(6, &["counters", "host1"], "not connected");
     ends(0, &["list"], "");
-    // That of Ctrl-C is made to happen in `recorder`.
-    assert_eq!(&seen | &BTreeSet::from([130]), listed(&manager));
+    // Those of signals are made to happen in `waiting`.
+    assert_eq!(&seen | &BTreeSet::from([129, 130, 143]), listed(&manager));
 }
 
 #[test]

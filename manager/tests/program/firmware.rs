@@ -66,10 +66,14 @@ fn a_card_gets_an_image_and_goes_back() {
     // The same again does nothing.
     let again = manager.json(&["firmware", "push", &name, "--node", "box1"]);
     assert_eq!((&again["state"], &again["id"]), (&json!("succeeded"), &json!("roll-2")));
+    // Who waited for the first may look only now.
+    let former = &again["former"];
+    assert_eq!((&former["state"], &former["id"]), (&json!("succeeded"), &json!("roll-1")));
     assert_eq!(at_box.pieces().len(), 6);
     assert_eq!(manager.json(&["firmware", "list"])["images"].as_array().unwrap().len(), 1);
     let back = manager.json(&["firmware", "rollback", "box1"]);
     assert_eq!(card(&back, "box1")["runs"], "1.0.0+0");
+    assert_eq!((&back["former"]["id"], back["former"].get("former")), (&json!("roll-2"), None));
     assert_eq!(runs(&manager, "box1"), "1.0.0+0");
     assert!(manager.text(&["firmware", "status", "--watch"]).contains("back to the image before"));
 }
@@ -113,7 +117,16 @@ fn images_that_are_none_for_the_cards_are_refused() {
         let (code, problem) = push(label, &["--all"]);
         assert_eq!((code, &problem["code"]), (5, &json!("nothing-fits")), "{problem}");
     }
-    assert_eq!(push(good, &["--node", "host1"]).0, 7, "it is no card");
+    let (code, problem) = push(good, &["--node", "host1"]);
+    assert_eq!((code, &problem["code"]), (2, &json!("not-a-card")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("updated by its package"), "{problem}");
+    assert_eq!(manager.failure(&["firmware", "rollback", "host1"]).0, 2);
+    // Either is named of what is missing.
+    let told = manager.cli(&["firmware", "push", "other.img"]);
+    let told = String::from_utf8(told.stderr).unwrap();
+    assert!(told.contains("--node <NAME>") && told.contains("--all"), "{told}");
+    let both = manager.cli(&["firmware", "push", "other.img", "--node", "box1", "--all"]);
+    assert_eq!(both.status.code(), Some(2));
     assert_eq!(push(good, &["--node", "nobody"]).0, 3);
     assert_eq!(push(good, &["--node", "box1", "--node", "box1"]).0, 2);
     assert_eq!(manager.failure(&["firmware", "rollback", "box1"]).0, 7, "there is nothing else");
@@ -134,6 +147,24 @@ fn images_that_are_none_for_the_cards_are_refused() {
     let (status, problem) = manager.request("POST", "/v1/firmware/rollout", Some(&body));
     assert_eq!((status, &problem["code"]), (404, &json!("no-such-image")));
     assert_eq!(manager.failure(&["firmware", "push", "nowhere.img", "--all"]).0, 2);
+}
+
+#[test]
+fn the_way_back_ends_where_the_card_allows_no_older_image() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    manager.wait_ready(&["box1"]);
+    let name = file(&manager, "new.img", &Label { security: 2, ..Label::version(2) }.image());
+    manager.json(&["firmware", "push", &name, "--node", "box1"]);
+    let (code, problem) = manager.failure(&["firmware", "rollback", "box1"]);
+    let told = problem["detail"].as_str().unwrap();
+    assert!(code == 7 && told.contains("no image with a security version below 2"), "{problem}");
+    let slots = || manager.json(&["firmware", "list"])["cards"][0]["slots"].clone();
+    assert_eq!(slots()[0]["state"], "healthy", "it is not lost by that");
+    assert_eq!(at_box.restarts(), 1);
+    at_box.allows_downgrade();
+    manager.json(&["firmware", "rollback", "box1"]);
+    assert_eq!(runs(&manager, "box1"), "1.0.0+0");
 }
 
 /// What a card's settings allow is a card's to say.
@@ -209,6 +240,28 @@ fn both_ends_of_a_new_binding_are_not_away_at_once() {
     );
     let ((box_from, box_to), (from, to)) = (at_box.away(), at_host.away());
     assert!(box_to < from || to < box_from, "{box_from:?} {box_to:?} {from:?} {to:?}");
+    manager.wait_phase("configured");
+}
+
+/// It still answers for a while, and what it were given then would go away under its host.
+#[test]
+fn a_card_that_was_told_to_restart_is_given_nothing_more() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    let at_host = Card::start(manager.control, host("host1", 1));
+    manager.wait_ready(&["box1", "host1"]);
+    let wish = json!({"host": "host1", "count": 1});
+    for (card, name, major) in [(&at_box, "box1", 2), (&at_host, "host1", 3)] {
+        card.lingers(Duration::from_secs(1));
+        let name_of_image = image(&manager, major);
+        manager.json(&["firmware", "push", &name_of_image, "--node", name, "--no-wait"]);
+        eventually("a restart", || (card.restarts() == 1).then_some(()));
+        let (status, problem) = manager.request("POST", "/v1/allocations", Some(&wish));
+        assert!(matches!(status, 409 | 503), "{status}: {problem}");
+        assert!(problem.to_string().contains(&format!("{name} is not connected")), "{problem}");
+        rollout_ends(&manager, "succeeded");
+    }
+    manager.text(&["allocate", "--host", "host1"]);
     manager.wait_phase("configured");
 }
 

@@ -2,8 +2,9 @@
 
 use crate::common::fake::{Fake, Script, boxed, fresh, host, inventory_page};
 use crate::common::{Manager, eventually};
-use proxy_core::control::{InventoryEntry, Reply, Request};
-use tlp_codec::ids::SlotId;
+use proxy_core::control::{Event, InventoryEntry, PathSet, Reply, Request, SlotEntry, SlotState};
+use std::time::Duration;
+use tlp_codec::ids::{SlotFunction, SlotId};
 
 /// The inventory that a box of these tables reports, whole.
 fn inventory(of: &Fake) -> Vec<InventoryEntry> {
@@ -37,7 +38,7 @@ fn report(from: &Fake, entries: Vec<InventoryEntry>) {
     });
     // A hole in the events' numbers has everything read again.
     from.lose_event();
-    from.event(proxy_core::control::Event::RootComplex { present: true });
+    from.event(Event::RootComplex { present: true });
 }
 
 fn count(manager: &Manager, kind: &str) -> usize {
@@ -112,6 +113,76 @@ fn pages_without_end_end_the_connection() {
     manager.wait_event("node-disconnected", "box1 is disconnected: an answer that makes no sense");
     assert!(!honest.is_over());
     assert_eq!(manager.get("/v1/boxes/box1/slots/1")["status"], "free", "what was known stays");
+}
+
+/// A page of counters after a pause, and always one more.
+fn count_slowly(of: &Fake, pause: Duration) {
+    of.rule(move |request| match request {
+        Request::ReadCounters { from } => {
+            std::thread::sleep(pause);
+            let (entries, next) = (Default::default(), Some(from + 1));
+            Some(Script::Answer(Box::new(Reply::Counters { entries, next })))
+        }
+        _ => None,
+    });
+}
+
+#[test]
+fn a_table_that_comes_slowly_page_by_page_ends_the_connection() {
+    let manager = Manager::with_timing(&[("request_ms", 400)]);
+    let slow = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["box1"]);
+    count_slowly(&slow, Duration::from_millis(50));
+    assert_eq!(manager.failure(&["counters", "box1"]).0, 7);
+    manager.wait_event("node-disconnected", "the answers to ReadCounters did not end within 1.2s");
+}
+
+#[test]
+fn counters_that_come_slowly_hold_up_no_others() {
+    let settings = "[health]\ninterval_ms = 50\ncounters_ms = 50\n";
+    let manager = Manager::with_settings(settings, &[("request_ms", 3_600_000)]);
+    let slow = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    let other = Fake::join(manager.control, boxed("box2", 2), "nvme");
+    manager.wait_ready(&["box1", "box2"]);
+    count_slowly(&slow, Duration::from_millis(50));
+    let reads = |of: &Fake, first: bool| {
+        let is =
+            |r: &&Request| matches!(r, Request::ReadCounters { from } if (*from == 0) == first);
+        of.with(|state| state.log.iter().filter(is).count())
+    };
+    eventually("its first pages", || (reads(&slow, false) > 1).then_some(()));
+    let (at_once, before) = (reads(&slow, true), reads(&other, true));
+    eventually("further readings", || (reads(&other, true) > before + 3).then_some(()));
+    assert_eq!(reads(&slow, true), at_once, "it is read once at a time");
+}
+
+#[test]
+fn tables_of_what_cannot_be_are_left_out() {
+    let manager = Manager::start();
+    let liar = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    let at_host = Fake::join(manager.control, host("host1", 2), "");
+    manager.wait_ready(&["box1", "host1"]);
+    let beyond = SlotEntry {
+        entry: 0,
+        valid: true,
+        used: true,
+        state: SlotState::Bound,
+        slot: SlotId::new(9).unwrap(),
+        function: SlotFunction::ZERO,
+        host_node: at_host.welcome.node.get(),
+        path_set: PathSet::FIRST,
+        epoch: 7,
+        windows: heapless::Vec::new(),
+    };
+    liar.rule(move |request| {
+        let entries = [beyond.clone()].into_iter().collect();
+        let is_table = matches!(request, Request::ReadTable { .. });
+        is_table.then(|| Script::Answer(Box::new(Reply::Slots { entries, next: None })))
+    });
+    liar.lose_event();
+    liar.event(Event::RootComplex { present: true });
+    manager.wait_event("report-refused", "slot 9; its slots are 1 to 2");
+    assert!(!liar.with(|s| s.log.iter().any(|r| matches!(r, Request::UnbindSlot(_)))));
 }
 
 #[test]

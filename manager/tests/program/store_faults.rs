@@ -74,6 +74,14 @@ fn a_full_disk_refuses_changes_and_is_used_again_when_it_has_room() {
     healthy(&manager);
     manager.wait_event("store-recovered", "since");
     assert_eq!(manager.get("/v1/healthz").get("store_trouble"), None);
+    // Who asked for what was refused is told when it can be.
+    let entry = eventually("the refusal's entry", || {
+        let page = manager.get("/v1/audit");
+        let entries = page["items"].as_array().unwrap();
+        entries.iter().find(|entry| entry["problem"] == "store-failed").cloned()
+    });
+    assert_eq!(entry["path"], "/v1/allocations");
+    assert!(entry["what"].as_str().unwrap().contains("host1"), "{entry}");
     manager.text(&["allocate", "--host", "host1", "--reason", "after"]);
     assert_eq!(allocations(&manager), ["before", "after"]);
 

@@ -5,7 +5,7 @@ use crate::common::{LONG, Manager, eventually};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -145,8 +145,35 @@ fn recording(ended: bool) -> Value {
     view
 }
 
+/// The signals that end a recording, and their numbers.
+const SIGNALS: [(&str, u32); 3] = [("-INT", 2), ("-TERM", 15), ("-HUP", 1)];
+
+/// Sends a program a signal when it takes this one.
+fn send(child: &Child, signal: &str, number: u32) {
+    eventually("that it takes the signal", || (bits(child, "SigCgt:", number)).then_some(()));
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+}
+
+/// Whether a program has the bit of a signal in a set that Linux shows.
+fn bits(child: &Child, set: &str, number: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let bits = status.lines().find_map(|line| line.strip_prefix(set)).unwrap();
+    u64::from_str_radix(bits.trim(), 16).unwrap() & 1 << (number - 1) != 0
+}
+
+fn started(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
 #[test]
 fn a_recording_is_stopped_and_fetched_while_the_manager_has_no_time() {
+    for (signal, number) in SIGNALS {
+        is_stopped_and_fetched(signal, number);
+    }
+}
+
+fn is_stopped_and_fetched(signal: &str, number: u32) {
     let manager = Pretended::new([
         Answer::Says(200, recording(false)),
         Answer::Until("/stop", 200, recording(false)),
@@ -159,22 +186,66 @@ fn a_recording_is_stopped_and_fetched_while_the_manager_has_no_time() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("it.pcapng");
     let mut command = manager.command(&["fetch", "rec-1", "--out", file.to_str().unwrap()]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("that it takes Ctrl-C", || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
-        // SIGINT is 2, the bit of 1 is the lowest.
-        (caught & 2 != 0).then_some(())
-    });
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let child = started(&mut command);
+    send(&child, signal, number);
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    assert!(output.status.success(), "{signal}: {output:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "\"the bytes\"");
     let heads = manager.heads();
     let stops = heads.iter().filter(|head| head.starts_with("post /v1/recordings/rec-1/stop"));
     assert_eq!(stops.count(), 3);
+}
+
+#[test]
+fn a_signal_before_a_recording_runs_ends_the_command_and_leaves_no_file() {
+    // It takes what it is asked and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", silent.local_addr().unwrap());
+    for (signal, number) in SIGNALS {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("it.pcapng");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
+        command.env_clear().args(["--json", "--server", &server, "fetch", "rec-1", "--out"]);
+        let mut child = started(command.arg(&file));
+        let partial = || (folder.path().read_dir().unwrap().count() == 1).then_some(());
+        eventually("that there is a file for what comes", partial);
+        send(&child, signal, number);
+        assert_eq!(child.wait().unwrap().code(), Some(128 + number as i32), "{signal}");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{signal}");
+    }
+}
+
+#[test]
+fn a_hangup_that_the_command_was_started_to_ignore_is_ignored() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", silent.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.env_clear().args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    command.args([env!("CARGO_BIN_EXE_dxpu-manager"), "--server", &server, "fetch", "rec-1"]);
+    let mut child = started(command.arg("--out").arg(folder.path().join("it.pcapng")));
+    eventually("that it takes Ctrl-C", || bits(&child, "SigCgt:", 2).then_some(()));
+    eventually("that it takes SIGTERM", || bits(&child, "SigCgt:", 15).then_some(()));
+    assert!(bits(&child, "SigIgn:", 1));
+    send(&child, "-TERM", 15);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn a_name_that_leads_to_a_file_elsewhere_goes_on_leading_there() {
+    let manager = Pretended::new([
+        Answer::Says(200, recording(true)),
+        Answer::Says(200, json!("the bytes")),
+        Answer::Says(204, json!(null)),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let [file, link] = ["there", "link"].map(|name| folder.path().join(name));
+    std::fs::write(&file, "the old one").unwrap();
+    std::os::unix::fs::symlink("there", &link).unwrap();
+    let output = manager.runs(&["fetch", "rec-1", "--out", link.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "\"the bytes\"");
+    assert!(link.is_symlink());
 }
 
 #[test]

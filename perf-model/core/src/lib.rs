@@ -26,6 +26,6 @@ pub use histogram::{Bin, Histogram, SHORT};
 pub use kind::{Kind, KindSet};
 pub use ledger::{Fact, Ledger, LedgerError, Row, Text, WORDS};
 pub use settings::{
-    BYPASS_VARIABLE, Graphs, LEDGER_VARIABLE, Place, PushCopies, Range, Settings, SettingsError,
-    VARIABLE,
+    BYPASS_VARIABLE, Graphs, LEDGER_VARIABLE, Place, Proxies, PushCopies, Range, Settings,
+    SettingsError, VARIABLE,
 };

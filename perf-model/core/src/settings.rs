@@ -35,6 +35,36 @@ pub enum Graphs {
     Node,
 }
 
+impl Graphs {
+    /// What it is called in settings and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Launch => "launch",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// Which proxies the GPUs are behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proxies {
+    /// All behind one: they share its rate, and reach each other without the fabric.
+    #[default]
+    One,
+    /// Each behind one of its own.
+    Each,
+}
+
+impl Proxies {
+    /// What it is called in settings and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Each => "each",
+        }
+    }
+}
+
 /// Copies to the device as writes of the CPU, for those from `least` to `most` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushCopies {
@@ -62,6 +92,8 @@ pub struct Settings {
     pub place: Place,
     /// What a graph's launch costs.
     pub graphs: Graphs,
+    /// Which proxies the GPUs are behind: what copies between them cost.
+    pub proxies: Proxies,
     /// Kinds that cost nothing more.
     pub off: KindSet,
     /// The duration of one of so many kernels is measured (0: of none).
@@ -78,13 +110,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the paper injects and more, on the GPU's timeline: everything but the doorbell, mapped
-    /// and managed memory, which have to be asked for.
+    /// What the paper injects and more, on the GPU's timeline: everything but the doorbell and mapped
+    /// memory, which have to be asked for.
     pub const fn of(fabric: Fabric) -> Self {
         Self {
             fabric,
             place: Place::Gpu,
             graphs: Graphs::Launch,
+            proxies: Proxies::One,
             off: KindSet::EMPTY.with(Kind::Doorbell).with(Kind::Mapped),
             measure_every: 16,
             push_copies: None,
@@ -102,10 +135,12 @@ impl Settings {
         }
         let fabric = &self.fabric;
         match kind {
-            Kind::HostToDevice | Kind::Managed | Kind::Mapped => fabric.htod_extra(bytes),
+            Kind::HostToDevice => fabric.htod_extra(bytes),
+            // The GPU reads these itself, whatever the CPU pushes.
+            Kind::Managed | Kind::Mapped => Fabric { push: None, ..*fabric }.htod_extra(bytes),
             Kind::DeviceToHost => fabric.dtoh_extra(bytes),
-            Kind::PeerToPeer => fabric.peer_extra(bytes),
-            Kind::DeviceToDevice | Kind::HostToHost => Nanos::ZERO,
+            Kind::PeerToPeer if self.proxies == Proxies::Each => fabric.peer_extra(bytes),
+            Kind::PeerToPeer | Kind::DeviceToDevice | Kind::HostToHost => Nanos::ZERO,
             Kind::Kernel | Kind::Graph => fabric.kernel_extra(),
             Kind::Memset => fabric.memset_extra(),
             Kind::Synchronise => fabric.sync_extra(),
@@ -133,7 +168,8 @@ impl Settings {
             text += &format!(",push-rate={}", push.get());
         }
         text += if self.place == Place::Gpu { ",place=gpu" } else { ",place=cpu" };
-        text += if self.graphs == Graphs::Launch { ",graphs=launch" } else { ",graphs=node" };
+        text += &format!(",graphs={}", self.graphs.name());
+        text += &format!(",proxies={}", self.proxies.name());
         text += &format!(",measure={}", self.measure_every);
         let off: Vec<&str> = self.off.iter().map(Kind::name).collect();
         text += &format!(",off={}", off.join("+"));
@@ -168,6 +204,7 @@ impl Settings {
             "measure" => self.measure_every = number(value)?,
             "place" => self.place = place(value)?,
             "graphs" => self.graphs = graphs(value)?,
+            "proxies" => self.proxies = proxies(value)?,
             "off" => self.off = kinds(value)?,
             "push" => self.push_copies = Some(push_copies(value)?),
             "cost" => self.delay_cost = Nanos(number(value)?),
@@ -209,6 +246,14 @@ fn graphs(text: &str) -> Result<Graphs, Wrong> {
         "launch" => Ok(Graphs::Launch),
         "node" => Ok(Graphs::Node),
         _ => Err(Wrong::Text("launch or node is wanted")),
+    }
+}
+
+fn proxies(text: &str) -> Result<Proxies, Wrong> {
+    match text {
+        "one" => Ok(Proxies::One),
+        "each" => Ok(Proxies::Each),
+        _ => Err(Wrong::Text("one or each is wanted")),
     }
 }
 

@@ -59,6 +59,12 @@ fn writes_of_the_cpu_are_as_fast_as_they_were_measured() {
     assert_eq!(push.htod_rate(), Fabric::DXPU_PUSH);
     assert!(push.htod_extra(40_000_000) < Fabric::DXPU_68.htod_extra(40_000_000));
     assert_eq!(push.htod_extra(4), micros(2.8));
+    // What the GPU reads itself nobody pushes.
+    let (pushed, read) = (Settings::of(push), Settings::of(Fabric::DXPU_68));
+    let all = |it: Settings| Settings { off: KindSet::EMPTY, ..it };
+    for kind in [Kind::Managed, Kind::Mapped] {
+        assert_eq!(all(pushed).extra(kind, 4_096), all(read).extra(kind, 4_096), "{kind:?}");
+    }
 }
 
 #[test]
@@ -186,13 +192,14 @@ proptest! {
     #[test]
     fn settings_come_back_as_they_went(
         fabric in fabrics(), gpu: bool, node: bool, off in 0..1_u32 << 13, measure: u32, cost: u64,
-        events: u64, ranges: bool,
+        events: u64, ranges: bool, each: bool,
         push in proptest::option::of((0..u64::MAX / 2, 0..u64::MAX / 2)),
     ) {
         let settings = Settings {
             fabric,
             place: if gpu { Place::Gpu } else { Place::Cpu },
             graphs: if node { Graphs::Node } else { Graphs::Launch },
+            proxies: if each { Proxies::Each } else { Proxies::One },
             off: Kind::ALL.into_iter().filter(|kind| off & 1 << kind.number() != 0).collect(),
             measure_every: measure,
             push_copies: push.map(|(least, more)| PushCopies { least, most: least + more }),

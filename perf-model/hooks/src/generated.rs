@@ -517,7 +517,7 @@ pub static HOOKS: [Hook; 222] = [
         13000,
         false,
         "cuMemDiscardAndPrefetchBatchAsync",
-        PrefetchBatch,
+        DiscardAndPrefetch,
         &[
             p(Addresses, 8),
             p(Sizes, 8),
@@ -534,7 +534,7 @@ pub static HOOKS: [Hook; 222] = [
         13000,
         true,
         "cuMemDiscardAndPrefetchBatchAsync_ptsz",
-        PrefetchBatch,
+        DiscardAndPrefetch,
         &[
             p(Addresses, 8),
             p(Sizes, 8),

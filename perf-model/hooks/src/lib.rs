@@ -89,6 +89,8 @@ pub enum Class {
     Prefetch,
     /// Moves several ranges of managed memory.
     PrefetchBatch,
+    /// Moves several ranges of managed memory without what is in them.
+    DiscardAndPrefetch,
     /// Sets the device's memory.
     Memset,
     /// Sets lines of the device's memory.
@@ -360,7 +362,7 @@ mod unit_tests {
                 Class::Prefetch => {
                     [Role::Address, Role::Bytes, Role::Location, Role::Stream].into_iter().all(has)
                 }
-                Class::PrefetchBatch => {
+                Class::PrefetchBatch | Class::DiscardAndPrefetch => {
                     [Role::Addresses, Role::Sizes, Role::Count, Role::Locations, Role::Stream]
                         .into_iter()
                         .all(has)

@@ -144,7 +144,8 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         | Class::CopyBatch
         | Class::Copy3dBatch
         | Class::Prefetch
-        | Class::PrefetchBatch => copies::begin(session, hook, frame),
+        | Class::PrefetchBatch
+        | Class::DiscardAndPrefetch => copies::begin(session, hook, frame),
         Class::Memset | Class::Memset2d => work::memset(session, hook, frame),
         Class::HostCallback => work::callback(session, hook, frame),
         Class::StreamSynchronize

@@ -1,7 +1,8 @@
 //! Streams that record what is put into them in a graph, instead of doing it.
 //!
 //! While any stream is captured some questions to the driver end every capture in the process
-//! (CUDA Driver API, cuStreamBeginCapture, mode global). The shim asks none then.
+//! (CUDA Driver API, cuStreamBeginCapture, mode global). The shim asks none then; and as a capture may
+//! begin while it asks, it does so within [`crate::driver::Driver::relaxed`].
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -71,6 +72,9 @@ pub(crate) fn begun(session: &Session, stream: Stream, result: Result32) {
     }
     let context =
         session.driver.current_context().map_or(0, |context: Handle| real::address(context));
+    if context != 0 {
+        session.devices.note(&session.driver, context);
+    }
     let new = Captured { stream: number(stream), context };
     session.captures.with(|captured| {
         // One that began there before has ended unseen.

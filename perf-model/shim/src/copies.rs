@@ -132,9 +132,9 @@ impl Copy {
     }
 }
 
-/// Whether two addresses are of different devices. It is asked only where that costs something.
+/// Whether two addresses are of different devices. It is not asked where nobody wants to know.
 fn between_devices(session: &Session, from: u64, to: u64) -> bool {
-    if session.extra(Kind::PeerToPeer, 1) == Nanos::ZERO {
+    if session.is_native() || session.settings.off.has(Kind::PeerToPeer) {
         return false;
     }
     let device = |address| session.driver.device_of(address);
@@ -157,7 +157,9 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     }
     match hook.class {
         Class::Prefetch => prefetch(session, &mut moves, hook, frame),
-        Class::PrefetchBatch => prefetches(session, &mut moves, hook, frame),
+        Class::PrefetchBatch | Class::DiscardAndPrefetch => {
+            prefetches(session, &mut moves, hook, frame);
+        }
         // What is not counted and not delayed need not be known; but in a capture, and, above, where
         // managed memory is.
         _ if !captured && !session.ledger.in_range() => return After::Nothing,
@@ -458,22 +460,34 @@ fn to_device(word: u64, width: u8) -> bool {
     if width == 4 { word as u32 as i32 >= 0 } else { word as u32 == 1 }
 }
 
-fn move_pages(session: &Session, moves: &mut Moves, address: u64, bytes: u64, to_device: bool) {
+/// Managed memory that goes to a device, or to the host.
+#[derive(Clone, Copy, Debug)]
+struct Pages {
+    address: u64,
+    bytes: u64,
+    to_device: bool,
+    /// Nobody wants what is in it: it is there then, and no byte of it crosses the fabric.
+    discarded: bool,
+}
+
+fn move_pages(session: &Session, moves: &mut Moves, pages: Pages) {
+    session.ranges.moved(pages.address, pages.bytes, pages.to_device);
+    let bytes = if pages.discarded { 0 } else { pages.bytes };
     let extra = session.extra(Kind::Managed, bytes);
-    let extra = if to_device || extra == Nanos::ZERO {
+    let extra = if pages.to_device || extra == Nanos::ZERO {
         extra
     } else {
         session.settings.fabric.dtoh_extra(bytes)
     };
-    session.ranges.moved(address, to_device);
     moves.add(Kind::Managed, bytes, extra);
 }
 
 fn prefetch(session: &Session, moves: &mut Moves, hook: &Hook, frame: &Frame) {
     let at = |role| number(hook, frame, role);
     let width = hook.position(Role::Location).map_or(8, |at| hook.parameters[at].width);
-    let there = to_device(at(Role::Location), width);
-    move_pages(session, moves, at(Role::Address), at(Role::Bytes), there);
+    let to_device = to_device(at(Role::Location), width);
+    let (address, bytes) = (at(Role::Address), at(Role::Bytes));
+    move_pages(session, moves, Pages { address, bytes, to_device, discarded: false });
 }
 
 fn prefetches(session: &Session, moves: &mut Moves, hook: &Hook, frame: &Frame) {
@@ -490,6 +504,15 @@ fn prefetches(session: &Session, moves: &mut Moves, hook: &Hook, frame: &Frame) 
     {
         let last = firsts.iter().rposition(|first| *first <= index as u64);
         let location = last.and_then(|last| locations.get(last)).copied().unwrap_or(0);
-        move_pages(session, moves, *address, *bytes, to_device(location, 8));
+        move_pages(
+            session,
+            moves,
+            Pages {
+                address: *address,
+                bytes: *bytes,
+                to_device: to_device(location, 8),
+                discarded: hook.class == Class::DiscardAndPrefetch,
+            },
+        );
     }
 }

@@ -37,7 +37,7 @@ pub(crate) const MEMORY_DEVICE: c_uint = 2;
 pub(crate) const MEMORY_ARRAY: c_uint = 3;
 
 /// CU_STREAM_CAPTURE_MODE_RELAXED.
-pub(crate) const CAPTURE_RELAXED: c_int = 2;
+const CAPTURE_RELAXED: c_int = 2;
 
 /// `cuLaunchKernel`.
 pub(crate) type LaunchFn = unsafe extern "C" fn(
@@ -99,6 +99,13 @@ functions! {
     /// A number about a device.
     device_attribute: c"cuDeviceGetAttribute",
         unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Result32;
+    /// How many devices there are.
+    device_count: c"cuDeviceGetCount", unsafe extern "C" fn(*mut c_int) -> Result32;
+    /// Takes hold of a device's primary context, which is made if it is not there.
+    retain_primary: c"cuDevicePrimaryCtxRetain",
+        unsafe extern "C" fn(*mut Handle, c_int) -> Result32;
+    /// Lets go of it.
+    release_primary: c"cuDevicePrimaryCtxRelease_v2", unsafe extern "C" fn(c_int) -> Result32;
     /// Whether a device's primary context is there.
     primary_state: c"cuDevicePrimaryCtxGetState",
         unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> Result32;
@@ -144,6 +151,9 @@ functions! {
         unsafe extern "C" fn(Handle, *mut Handle, *mut usize) -> Result32;
     /// What a node is.
     node_type: c"cuGraphNodeGetType", unsafe extern "C" fn(Handle, *mut c_int) -> Result32;
+    /// What a node comes after.
+    node_dependencies: c"cuGraphNodeGetDependencies",
+        unsafe extern "C" fn(Handle, *mut Handle, *mut usize) -> Result32;
     /// A kernel node's launch, in the form from before CUDA 12.
     kernel_node: c"cuGraphKernelNodeGetParams",
         unsafe extern "C" fn(Handle, *mut c_void) -> Result32;
@@ -193,12 +203,39 @@ impl Driver {
         }
     }
 
+    /// Asks the driver what ends captures elsewhere, so that it ends none: a thread in mode relaxed may
+    /// ask it even while another captures a stream in mode global. To look first whether one does is not
+    /// enough, as a capture may begin meanwhile.
+    pub(crate) fn relaxed<T>(&self, ask: impl FnOnce() -> T) -> T {
+        let exchange = |mode: &mut c_int| {
+            // SAFETY: the mode is read and written here.
+            self.exchange_capture_mode.is_some_and(|exchange| unsafe { exchange(mode) } == SUCCESS)
+        };
+        let mut mode = CAPTURE_RELAXED;
+        let is_relaxed = exchange(&mut mode);
+        let answer = ask();
+        if is_relaxed {
+            // The mode is the one that was before.
+            exchange(&mut mode);
+        }
+        answer
+    }
+
     /// Whether all work of a stream has ended; false where the driver does not say.
     pub(crate) fn is_idle(&self, stream: Stream) -> bool {
         let query =
             if stream.per_thread { self.stream_query_per_thread } else { self.stream_query };
+        let Some(query) = query.or(self.stream_query) else { return false };
         // SAFETY: the program has just given the driver this stream.
-        query.or(self.stream_query).is_some_and(|query| unsafe { query(stream.handle) } == SUCCESS)
+        self.relaxed(|| unsafe { query(stream.handle) } == SUCCESS)
+    }
+
+    /// Whether an event was reached; false where the driver does not say.
+    pub(crate) fn is_reached(&self, event: Handle) -> bool {
+        let Some(query) = self.event_query else { return false };
+        // SAFETY: the event is one of the shim's that is there, or one that the program has just given
+        // the driver.
+        self.relaxed(|| unsafe { query(event) } == SUCCESS)
     }
 
     /// Whether what goes into a stream is recorded in a graph, or would be if that were not spoilt;
@@ -232,16 +269,18 @@ impl Driver {
         else {
             return false;
         };
-        let mut event = core::ptr::null_mut();
-        // SAFETY: the event is written here; CU_EVENT_DISABLE_TIMING.
-        if unsafe { create(&raw mut event, 2) } != SUCCESS {
-            return false;
-        }
-        // SAFETY: the event is the one above.
-        let waited = self.record(event, stream) && unsafe { wait(event) } == SUCCESS;
-        // SAFETY: as above; nothing else knows it.
-        unsafe { destroy(event) };
-        waited
+        self.relaxed(|| {
+            let mut event = core::ptr::null_mut();
+            // SAFETY: the event is written here; CU_EVENT_DISABLE_TIMING.
+            if unsafe { create(&raw mut event, 2) } != SUCCESS {
+                return false;
+            }
+            // SAFETY: the event is the one above.
+            let waited = self.record(event, stream) && unsafe { wait(event) } == SUCCESS;
+            // SAFETY: as above; nothing else knows it.
+            unsafe { destroy(event) };
+            waited
+        })
     }
 
     /// The calling thread's context, if it has one.
@@ -250,6 +289,39 @@ impl Driver {
         // SAFETY: the context is written here.
         let result = unsafe { self.context?(&raw mut context) };
         (result == SUCCESS && !context.is_null()).then_some(context)
+    }
+
+    /// Does something with a context as the calling thread's. None if it cannot be that.
+    pub(crate) fn within<T>(&self, context: Handle, act: impl FnOnce() -> T) -> Option<T> {
+        if self.current_context() == Some(context) {
+            return Some(act());
+        }
+        let (push, pop) = (self.push_context?, self.pop_context?);
+        // SAFETY: the driver looks whether it is a context.
+        if unsafe { push(context) } != SUCCESS {
+            return None;
+        }
+        let done = act();
+        let mut popped = core::ptr::null_mut();
+        // SAFETY: this thread pushed one above.
+        unsafe { pop(&raw mut popped) };
+        Some(done)
+    }
+
+    /// Whether a device's primary context is there; none where the driver does not say.
+    pub(crate) fn has_primary(&self, device: c_int) -> Option<bool> {
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: both numbers are written here.
+        let result = unsafe { self.primary_state?(device, &raw mut flags, &raw mut active) };
+        (result == SUCCESS).then_some(active != 0)
+    }
+
+    /// How many devices there are.
+    pub(crate) fn devices(&self) -> c_int {
+        let mut count = 0;
+        // SAFETY: the number is written here.
+        let result = self.device_count.map(|ask| unsafe { ask(&raw mut count) });
+        if result == Some(SUCCESS) { count } else { 0 }
     }
 
     /// A stream's context. Streams without a handle of their own are the current context's.

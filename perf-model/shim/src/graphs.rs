@@ -3,9 +3,10 @@
 //! A graph's launch costs a kernel's end once, or what its nodes cost, as the settings say. Nodes of
 //! a captured graph have their delays behind them, as nodes of their own, so that branches stay side
 //! by side. A graph that was built node by node is left as it is: what its nodes cost is added after
-//! it, one after another.
+//! it, one after another. A graph may have nodes of both sorts: a captured one that is a node of
+//! another, or that had nodes added to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use perf_core::{Fact, Graphs as Setting, Kind, Nanos};
@@ -37,10 +38,22 @@ const CHILD: i32 = 4;
 struct Contents {
     nodes: u64,
     bytes: u64,
-    /// What the nodes cost.
-    extra: Nanos,
-    /// Delays that are nodes: then those take that time.
+    /// Delays that are nodes.
     delays: u64,
+    /// What the nodes cost that have such delays, which take that time.
+    delayed: Nanos,
+    /// What the others cost: it is added after the graph.
+    extra: Nanos,
+}
+
+impl Contents {
+    /// Adds one node.
+    fn add(&mut self, bytes: u64, extra: Nanos, is_delayed: bool) {
+        self.nodes += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        let sum = if is_delayed { &mut self.delayed } else { &mut self.extra };
+        *sum = sum.saturating_add(extra);
+    }
 }
 
 /// The executable graphs of the process.
@@ -70,7 +83,9 @@ enum Exec {
 /// Before an executable graph is made or changed.
 pub(crate) fn making(session: &Session, hook: &Hook, frame: &Frame) -> After {
     let at = |role| number(hook, frame, role) as usize;
-    if hook.position(Role::Graph).is_none() || (session.is_native() && !session.ledger.is_on()) {
+    // A graph that is set as what one node does is not the whole of it.
+    let is_whole = hook.position(Role::Graph).is_some() && hook.position(Role::Node).is_none();
+    if !is_whole || (session.is_native() && !session.ledger.is_on()) {
         return After::Nothing;
     }
     let exec = match hook.position(Role::GraphExecOut) {
@@ -91,7 +106,7 @@ pub(crate) fn made(session: &Session, made: Made, result: Result32) {
         Exec::Out(out) => unsafe { *real::pointer(out).cast::<usize>() },
     };
     let mut contents = Contents::default();
-    look(session, real::pointer(made.graph), &mut contents, 0);
+    look(session, real::pointer(made.graph), &mut contents, Within { depth: 0, is_delayed: false });
     session.graphs.with(|graphs| {
         if graphs.len() < GRAPHS || graphs.contains_key(&exec) {
             graphs.insert(exec, contents);
@@ -114,12 +129,13 @@ pub(crate) fn launch(session: &Session, hook: &Hook, frame: &Frame) -> After {
     let Some(contents) = contents else { return After::Work(work) };
     work.operations = contents.nodes;
     work.bytes = contents.bytes;
-    if session.settings.graphs == Setting::Node && work.extra != Nanos::ZERO {
-        if contents.delays > 0 && !work.captured {
-            work.extra = Nanos::ZERO;
-            return After::Delayed { work, delays: contents.delays, time: contents.extra };
-        }
+    if session.settings.graphs == Setting::Node {
+        // Nodes cost what they are, whatever a graph's launch would.
         work.extra = contents.extra;
+        // Of a graph that is captured, the graph that becomes of that counts them.
+        if contents.delays > 0 && !work.captured {
+            return After::Delayed { work, delays: contents.delays, time: contents.delayed };
+        }
     }
     After::Work(work)
 }
@@ -132,52 +148,82 @@ pub(crate) fn launched(session: &Session, work: &Work, delays: u64, time: Nanos,
     }
 }
 
+/// Where a graph is that is looked at: so deep in others, of which one may have a delay behind it.
+#[derive(Clone, Copy, Debug)]
+struct Within {
+    depth: u32,
+    is_delayed: bool,
+}
+
 /// Adds what the nodes of a graph do.
-fn look(session: &Session, graph: Handle, contents: &mut Contents, depth: u32) {
+fn look(session: &Session, graph: Handle, contents: &mut Contents, within: Within) {
     let driver = &session.driver;
-    let by_node = session.settings.graphs == Setting::Node && !session.is_native();
-    for node in nodes(driver, graph).unwrap_or_default() {
-        let kind = node_type(driver, node);
-        if kind == Some(KERNEL) && is_delay(session, node) {
-            contents.delays += 1;
+    let is_ours =
+        |node: &(Handle, Option<i32>)| node.1 == Some(KERNEL) && is_delay(session, node.0);
+    let nodes = nodes(driver, graph).unwrap_or_default().into_iter();
+    let (delays, nodes): (Vec<_>, Vec<_>) =
+        nodes.map(|node| (node, node_type(driver, node))).partition(is_ours);
+    contents.delays += delays.len() as u64;
+    let delayed = before(driver, delays.into_iter().map(|(delay, _)| delay));
+    for (node, kind) in nodes {
+        let is_delayed = within.is_delayed
+            || delayed.as_ref().is_none_or(|delayed| delayed.contains(&real::address(node)));
+        if kind == Some(CHILD) && within.depth < DEPTH {
+            if let Some(child) = child(driver, node) {
+                look(session, child, contents, Within { depth: within.depth + 1, is_delayed });
+            }
             continue;
         }
-        contents.nodes += 1;
-        let (kind, bytes) = match kind {
-            Some(KERNEL) => (Kind::Kernel, 0),
-            Some(COPY) => match copy_of(session, node) {
-                Some(copy) => copy,
-                None => continue,
-            },
-            Some(MEMSET) => (Kind::Memset, 0),
-            Some(HOST) => (Kind::HostCallback, 0),
-            Some(CHILD) if depth < DEPTH => {
-                contents.nodes -= 1;
-                if let Some(child) = child(driver, node) {
-                    look(session, child, contents, depth + 1);
-                }
-                continue;
-            }
-            _ => continue,
-        };
-        contents.bytes = contents.bytes.saturating_add(bytes);
-        if by_node {
-            contents.extra = contents.extra.saturating_add(session.extra(kind, bytes));
-        }
+        let (extra, bytes) = cost(session, node, kind);
+        contents.add(bytes, extra, is_delayed);
     }
 }
 
+/// The nodes that have one of these delays behind them. None where the driver does not say: then all
+/// are taken to have, as in a graph that is captured.
+fn before(driver: &Driver, delays: impl Iterator<Item = Handle>) -> Option<BTreeSet<usize>> {
+    let mut all = BTreeSet::new();
+    for delay in delays {
+        let before = list(driver.node_dependencies?, delay)?;
+        all.extend(before.into_iter().map(real::address));
+    }
+    Some(all)
+}
+
+/// What a node costs, where each costs its own, and how many bytes it copies.
+fn cost(session: &Session, node: Handle, kind: Option<i32>) -> (Nanos, u64) {
+    let known = match kind {
+        Some(KERNEL) => Some((Kind::Kernel, 0)),
+        Some(COPY) => copy_of(session, node),
+        Some(MEMSET) => Some((Kind::Memset, 0)),
+        Some(HOST) => Some((Kind::HostCallback, 0)),
+        _ => None,
+    };
+    let by_node = session.settings.graphs == Setting::Node;
+    known.map_or((Nanos::ZERO, 0), |(kind, bytes)| {
+        let extra = if by_node { session.extra(kind, bytes) } else { Nanos::ZERO };
+        (extra, bytes)
+    })
+}
+
 fn nodes(driver: &Driver, graph: Handle) -> Option<Vec<Handle>> {
-    let list = driver.graph_nodes?;
+    list(driver.graph_nodes?, graph)
+}
+
+/// A function of the driver that lists nodes.
+type List = unsafe extern "C" fn(Handle, *mut Handle, *mut usize) -> Result32;
+
+/// The nodes of a graph, or those that a node comes after.
+fn list(list: List, of: Handle) -> Option<Vec<Handle>> {
     let mut count = 0_usize;
-    // SAFETY: the graph is one that the program has just given the driver; without a place for
-    // nodes their number is written.
-    if unsafe { list(graph, core::ptr::null_mut(), &raw mut count) } != SUCCESS {
+    // SAFETY: the graph is one that the program has just given the driver, or a node is of it; without
+    // a place for nodes their number is written.
+    if unsafe { list(of, core::ptr::null_mut(), &raw mut count) } != SUCCESS {
         return None;
     }
     let mut nodes = vec![core::ptr::null_mut(); count];
     // SAFETY: as above; there is room for as many.
-    let result = unsafe { list(graph, nodes.as_mut_ptr(), &raw mut count) };
+    let result = unsafe { list(of, nodes.as_mut_ptr(), &raw mut count) };
     nodes.truncate(count);
     (result == SUCCESS).then_some(nodes)
 }

@@ -171,7 +171,7 @@ impl Sampler {
         let context = real::address(session.driver.current_context()?);
         let (index, start) = match self.free(context) {
             Some(taken) => taken,
-            None => self.add(&session.driver, context)?,
+            None => self.add(session, context)?,
         };
         // A launch that fails then has been delayed all the same: one in so many.
         if work.extra != Nanos::ZERO && session.settings.place == Place::Gpu {
@@ -196,17 +196,19 @@ impl Sampler {
     }
 
     /// A new pair of a context, taken: in the place of one whose context went, or in a new one.
-    fn add(&self, driver: &Driver, context: usize) -> Option<(usize, usize)> {
+    fn add(&self, session: &Session, context: usize) -> Option<(usize, usize)> {
+        let driver = &session.driver;
         let has_room =
             |pairs: &[Pair]| pairs.len() < PAIRS || pairs.iter().any(|pair| pair.context == 0);
         if !has_room(&self.pairs()) {
             return None;
         }
-        let (start, end) = (event(driver)?, event(driver)?);
+        session.devices.note(driver, context);
+        let (start, end) = driver.relaxed(|| Some((event(driver)?, event(driver)?)))?;
         let mut pairs = self.pairs();
         if !has_room(&pairs) {
             drop(pairs);
-            destroy(driver, [start, end]);
+            driver.relaxed(|| destroy(driver, [start, end]));
             return None;
         }
         let pair = Pair { context, start, end, state: State::Begun, starved: Nanos::ZERO };
@@ -250,8 +252,6 @@ impl Sampler {
 
     /// Counts the kernels that have ended.
     pub(crate) fn harvest(&self, session: &Session) {
-        let driver = &session.driver;
-        let (Some(query), Some(elapsed)) = (driver.event_query, driver.elapsed) else { return };
         if session.settings.measure_every == 0 || captures::any(session) {
             return;
         }
@@ -262,27 +262,16 @@ impl Sampler {
                 asked.push((index, *pair));
             }
         }
-        for (index, pair) in &mut asked {
-            let (start, end) = (real::pointer(pair.start), real::pointer(pair.end));
-            pair.state = State::UnderWay;
-            // SAFETY: both events are the shim's, of a context that is there: `forget` waits for
-            // this, and drops the events of a context that goes.
-            if unsafe { query(end) } == SUCCESS {
-                let mut millis = 0_f32;
-                // SAFETY: as above; the time is written here.
-                if unsafe { elapsed(&raw mut millis, start, end) } == SUCCESS && millis >= 0.0 {
-                    let nanos = (f64::from(millis) * 1e6).round() as u64;
-                    let own = nanos.saturating_sub(session.settings.event_cost.0);
-                    let is_its_own = pair.starved.0.saturating_mul(MUST_OUTLAST) <= nanos;
-                    session.ledger.kernel(is_its_own.then_some(own));
-                }
-                pair.state = State::Free;
+        if asked.is_empty() {
+            return;
+        }
+        session.driver.relaxed(|| {
+            for (index, pair) in &asked {
+                let state = count(session, pair);
+                self.pairs()[*index].state = state;
             }
-            self.pairs()[*index].state = pair.state;
-        }
-        if !asked.is_empty() {
-            self.answered.notify_all();
-        }
+        });
+        self.answered.notify_all();
     }
 
     /// Drops the events of a context, which goes with all that is in it.
@@ -296,6 +285,29 @@ impl Sampler {
     }
 }
 
+/// Counts a kernel if it has ended, and says what its events are then.
+fn count(session: &Session, pair: &Pair) -> State {
+    let driver = &session.driver;
+    let (Some(query), Some(elapsed)) = (driver.event_query, driver.elapsed) else {
+        return State::UnderWay;
+    };
+    let (start, end) = (real::pointer(pair.start), real::pointer(pair.end));
+    // SAFETY: both events are the shim's, of a context that is there: `forget` waits for this, and
+    // drops the events of a context that goes.
+    if unsafe { query(end) } != SUCCESS {
+        return State::UnderWay;
+    }
+    let mut millis = 0_f32;
+    // SAFETY: as above; the time is written here.
+    if unsafe { elapsed(&raw mut millis, start, end) } == SUCCESS && millis >= 0.0 {
+        let nanos = (f64::from(millis) * 1e6).round() as u64;
+        let own = nanos.saturating_sub(session.settings.event_cost.0);
+        let is_its_own = pair.starved.0.saturating_mul(MUST_OUTLAST) <= nanos;
+        session.ledger.kernel(is_its_own.then_some(own));
+    }
+    State::Free
+}
+
 /// What the GPU may have waited for a kernel that was just launched, and for the event after it,
 /// behind the event before it: as long as the CPU took since, if it has come to that event, and else
 /// nothing.
@@ -304,10 +316,7 @@ fn starved(driver: &Driver, sample: &Sample) -> Nanos {
     if driver.advance_clock.is_some() {
         return Nanos::ZERO;
     }
-    // SAFETY: the event is the shim's own, of a context that is there.
-    let reached = driver
-        .event_query
-        .is_none_or(|query| unsafe { query(real::pointer(sample.start)) } == SUCCESS);
+    let reached = driver.event_query.is_none() || driver.is_reached(real::pointer(sample.start));
     if reached { Nanos(sample.since.elapsed().as_nanos() as u64) } else { Nanos::ZERO }
 }
 

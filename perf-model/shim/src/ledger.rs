@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,7 +61,7 @@ impl Counts {
                 let folder = folder.display();
                 warn(&format!(
                     "no ledger in {folder}: {error}; nothing is counted. Give a folder that this \
-                     program can write to"
+                     program can write to and that has room"
                 ));
                 None
             }
@@ -174,9 +174,25 @@ impl Counts {
 
 /// Maps a new file of the folder.
 fn map(folder: &Path) -> std::io::Result<&'static [AtomicU64; WORDS]> {
-    let file = create(folder)?;
+    let (file, path) = create(folder)?;
+    let mapped = map_whole(&file);
+    if mapped.is_err() {
+        // An empty one would be taken for one that was lost. Where it cannot go it stays.
+        let _ = std::fs::remove_file(path);
+    }
+    mapped
+}
+
+/// Gives a new file its length and maps it.
+fn map_whole(file: &File) -> std::io::Result<&'static [AtomicU64; WORDS]> {
     let bytes = WORDS * 8;
-    file.set_len(bytes as u64)?;
+    let length = libc::off_t::try_from(bytes).map_err(|_| ErrorKind::FileTooLarge)?;
+    // With its blocks: a store into a mapped hole for which the disk has no room kills the program.
+    // SAFETY: the file is open for writing.
+    let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) };
+    if error != 0 {
+        return Err(std::io::Error::from_raw_os_error(error));
+    }
     // SAFETY: a new mapping of a file that is open and this long; nothing lies there before.
     let at = unsafe {
         libc::mmap(
@@ -198,7 +214,7 @@ fn map(folder: &Path) -> std::io::Result<&'static [AtomicU64; WORDS]> {
 
 /// A file that was not there: the process may have become another program, or its number may have
 /// been another process's.
-fn create(folder: &Path) -> std::io::Result<File> {
+fn create(folder: &Path) -> std::io::Result<(File, PathBuf)> {
     let pid = std::process::id();
     let mut result = Err(ErrorKind::AlreadyExists.into());
     for program in 0..PROGRAMS {
@@ -206,7 +222,9 @@ fn create(folder: &Path) -> std::io::Result<File> {
             0 => format!("{pid}.ledger"),
             program => format!("{pid}-{program}.ledger"),
         };
-        result = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name));
+        let path = folder.join(name);
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        result = opened.map(|file| (file, path));
         match &result {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             _ => break,

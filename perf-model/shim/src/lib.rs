@@ -13,6 +13,7 @@ mod call;
 mod captures;
 mod copies;
 mod delay;
+mod devices;
 mod driver;
 mod graphs;
 mod injection;

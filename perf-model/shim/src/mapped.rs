@@ -4,9 +4,11 @@
 //! No call says what a kernel touches. What it was given does: a parameter that is an address in
 //! such memory. A kernel with mapped memory waits for one read of the host at least, and that is
 //! what is added. A range of managed memory moves to the GPU once, when a kernel is first given an
-//! address in it, and again after a prefetch moved it to the host. What the CPU touches is not seen.
+//! address in it: what of it no prefetch has moved there before; and again what a prefetch moved to the
+//! host since. What the CPU touches is not seen.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use perf_core::{Kind, Nanos};
@@ -24,13 +26,57 @@ const RANGES: usize = 4096;
 /// Parameters of a kernel that are looked at.
 const PARAMETERS: usize = 64;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Range {
     start: u64,
     bytes: u64,
     managed: bool,
-    /// Managed memory that is on the GPU.
-    moved: bool,
+    /// Managed memory that is on the host.
+    home: Parts,
+}
+
+/// Parts of a range, by where they begin and end: none touches another.
+#[derive(Debug, Default)]
+struct Parts(BTreeMap<u64, u64>);
+
+impl Parts {
+    /// Adds what lies between two addresses.
+    fn add(&mut self, mut from: u64, mut to: u64) {
+        if from >= to {
+            return;
+        }
+        // Those that overlap it or touch it become one with it.
+        while let Some((start, end)) = self.last_until(to).filter(|(_, end)| *end >= from) {
+            self.0.remove(&start);
+            (from, to) = (from.min(start), to.max(end));
+        }
+        self.0.insert(from, to);
+    }
+
+    /// Takes away what lies between two addresses.
+    fn take(&mut self, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        while let Some((start, end)) = self.last_until(to - 1).filter(|(_, end)| *end > from) {
+            self.0.remove(&start);
+            if end > to {
+                self.0.insert(to, end);
+            }
+            if start < from {
+                self.0.insert(start, from);
+            }
+        }
+    }
+
+    /// The last one that begins at an address or before it.
+    fn last_until(&self, address: u64) -> Option<(u64, u64)> {
+        self.0.range(..=address).next_back().map(|(start, end)| (*start, *end))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
 }
 
 /// The ranges of such memory that the program has.
@@ -86,7 +132,11 @@ impl Ranges {
             // SAFETY: the driver has just written an address there.
             unsafe { *real::pointer(asked.out as usize).cast::<u64>() }
         };
-        let range = Range { start, bytes: asked.bytes, managed: asked.managed, moved: false };
+        let mut home = Parts::default();
+        if asked.managed {
+            home.add(start, start.saturating_add(asked.bytes));
+        }
+        let range = Range { start, bytes: asked.bytes, managed: asked.managed, home };
         self.with(|ranges| {
             ranges.retain(|other| other.start != start);
             if ranges.len() < RANGES {
@@ -102,14 +152,14 @@ impl Ranges {
         }
     }
 
-    /// A range was moved by a prefetch.
-    pub(crate) fn moved(&self, address: u64, to_device: bool) {
+    /// So many bytes from an address on were moved by a prefetch.
+    pub(crate) fn moved(&self, address: u64, bytes: u64, to_device: bool) {
         if self.is_empty() {
             return;
         }
         self.with(|ranges| {
-            for range in ranges.iter_mut().filter(|range| range.managed && range.has(address)) {
-                range.moved = to_device;
+            for range in ranges.iter_mut().filter(|range| range.managed) {
+                range.moved(address, address.saturating_add(bytes), to_device);
             }
         });
     }
@@ -118,6 +168,12 @@ impl Ranges {
 impl Range {
     fn has(&self, address: u64) -> bool {
         address.wrapping_sub(self.start) < self.bytes
+    }
+
+    /// What of it lies between two addresses was moved.
+    fn moved(&mut self, from: u64, to: u64, to_device: bool) {
+        let (from, to) = (from.max(self.start), to.min(self.start.saturating_add(self.bytes)));
+        if to_device { self.home.take(from, to) } else { self.home.add(from, to) }
     }
 }
 
@@ -130,11 +186,10 @@ pub(crate) fn launch(session: &Session, hook: &Hook, frame: &Frame, stream: Stre
     parameters(session, hook, frame, |address| {
         session.ranges.with(|ranges| {
             let Some(range) = ranges.iter_mut().find(|range| range.has(address)) else { return };
-            if !range.managed {
+            if range.managed {
+                managed.push(core::mem::take(&mut range.home).bytes());
+            } else {
                 mapped = true;
-            } else if !range.moved {
-                range.moved = true;
-                managed.push(range.bytes);
             }
         });
     });
@@ -175,6 +230,34 @@ fn parameters(session: &Session, hook: &Hook, frame: &Frame, mut each: impl FnMu
                 place.read_unaligned()
             };
             each(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Parts;
+
+    #[test]
+    fn parts_are_those_of_a_set_of_addresses() {
+        let mut parts = Parts::default();
+        let mut set = [false; 64];
+        // Any order of steps: a full cycle of a generator modulo 2^16.
+        let mut seed = 1_u32;
+        for _ in 0..20_000 {
+            seed = (seed * 25_173 + 13_849) % (1 << 16);
+            let (from, to, home) = (seed / 8 % 64, seed / 512 % 64, seed / 32_768 == 0);
+            if home {
+                parts.add(from.into(), to.into());
+            } else {
+                parts.take(from.into(), to.into());
+            }
+            (from..to).for_each(|at| set[at as usize] = home);
+            let has = |at: u64| parts.0.iter().any(|(start, end)| (*start..*end).contains(&at));
+            assert!((0..64).all(|at| has(at) == set[at as usize]), "{parts:?}");
+            assert_eq!(parts.bytes(), set.iter().filter(|it| **it).count() as u64);
+            let ends = parts.0.values().zip(parts.0.keys().skip(1));
+            assert!(ends.into_iter().all(|(end, next)| end < next), "{parts:?}");
         }
     }
 }

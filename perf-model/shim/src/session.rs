@@ -9,6 +9,7 @@ use perf_core::{BYPASS_VARIABLE, Fabric, Kind, LEDGER_VARIABLE, Nanos, Settings,
 
 use crate::captures::Captures;
 use crate::delay::gpu::Contexts;
+use crate::devices::Devices;
 use crate::driver::Driver;
 use crate::graphs::Graphs;
 use crate::kernels::Sampler;
@@ -30,6 +31,8 @@ pub(crate) struct Session {
     pub(crate) ledger: Counts,
     /// The delaying kernel in each context.
     pub(crate) contexts: Contexts,
+    /// Which device each context is of that something is kept for.
+    pub(crate) devices: Devices,
     /// Kernels whose duration is measured.
     pub(crate) sampler: Sampler,
     /// Executable graphs.
@@ -81,6 +84,7 @@ impl Session {
             driver: Driver::loaded().unwrap_or_else(Driver::none),
             ledger,
             contexts: Contexts::default(),
+            devices: Devices::default(),
             sampler: Sampler::default(),
             graphs: Graphs::default(),
             ranges: Ranges::default(),

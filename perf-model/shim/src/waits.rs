@@ -164,11 +164,9 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         }
         _ if !added || captures::any(session) => false,
         Class::StreamSynchronize => stream().is_none_or(|stream| !session.driver.is_idle(stream)),
-        Class::EventSynchronize => event().is_none_or(|event| {
-            let query = session.driver.event_query;
-            // SAFETY: the program gives the driver this event to wait for.
-            query.is_none_or(|query| unsafe { query(real::pointer(event as usize)) } != SUCCESS)
-        }),
+        Class::EventSynchronize => {
+            event().is_none_or(|event| !session.driver.is_reached(real::pointer(event as usize)))
+        }
         _ => {
             context = of_context(session, hook, frame);
             context.is_none_or(|wait| session.waits.has_more(wait))
@@ -193,8 +191,9 @@ pub(crate) fn end(session: &Session, wait: Wait, result: Result32) {
     if result != SUCCESS {
         return;
     }
-    if let Some(context) = wait.context {
-        session.waits.waited(context);
+    if let Some(wait) = wait.context {
+        session.devices.note(&session.driver, wait.context);
+        session.waits.waited(wait);
     }
     session.ledger.did(Kind::Synchronise, 1, 0);
     if wait.pending {

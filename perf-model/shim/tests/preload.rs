@@ -426,6 +426,25 @@ fn a_captured_launch_is_delayed_as_a_node_or_not_at_all() {
 }
 
 #[test]
+fn what_the_shim_asks_ends_no_capture_that_began_meanwhile() {
+    // Measuring, an idle GPU, waits, and copies that are pushed.
+    for (what, settings) in
+        [("all", "rtt=6800,measure=1,off=mapped"), ("push", "rtt=6800,push=1024-65536")]
+    {
+        let variables = [("GLOBAL", "1"), ("REACHED", "1")];
+        let lines = run_with(Before::Shim, settings, &["client", what], &variables).lines();
+        for asked in ["cuModuleLoadData", "cuStreamQuery", "cuEventQuery"] {
+            let is_asked = lines.iter().any(|line| line.starts_with(asked));
+            assert!(is_asked || what == "push", "{asked}: {lines:?}");
+        }
+        let ends = lines.iter().filter(|line| line.starts_with("ends a capture"));
+        // What the program asks itself is as it was: the thread has its own mode again.
+        let own = if what == "all" { vec!["ends a capture: cuNotHooked 0"] } else { Vec::new() };
+        assert_eq!(ends.collect::<Vec<_>>(), own, "{what}");
+    }
+}
+
+#[test]
 fn a_forked_child_has_its_own_ledger_and_its_parent_goes_on() {
     let under = run(Before::Shim, SETTINGS, &["client", "fork"]);
     assert!(under.text().contains("client child 0"));
@@ -699,6 +718,21 @@ fn managed_and_mapped_memory_is_known_by_what_kernels_are_given() {
     assert_eq!(ledger.row(Kind::Mapped).calls, 1);
     assert_eq!(ledger.row(Kind::Kernel).calls, 8);
     assert_eq!(ledger.row(Kind::Kernel).delays, 0);
+}
+
+#[test]
+fn what_of_managed_memory_is_on_the_host_moves_with_a_kernel() {
+    let under = run(Before::Shim, "rtt=6800,measure=0,off=kernel+doorbell", &["client", "parts"]);
+    let lines = under.lines();
+    let delays = lines.iter().filter_map(|line| line.split_once(" delay stream=5 "));
+    let settings: perf_core::Settings = "rtt=6800".parse().expect("settings");
+    let there = |quarters: u64| settings.fabric.htod_extra(quarters << 18).0.to_string();
+    let home = |quarters: u64| settings.fabric.dtoh_extra(quarters << 18).0.to_string();
+    let expected = [there(1), there(1), there(3), home(2), there(2), home(4)];
+    assert_eq!(delays.map(|(_, delay)| delay.to_owned()).collect::<Vec<_>>(), expected);
+    // What is discarded counts as a prefetch of nothing.
+    let row = under.ledger().row(Kind::Managed);
+    assert_eq!((row.operations, row.bytes, row.delays), (7, 13 << 18, 6));
 }
 
 #[test]

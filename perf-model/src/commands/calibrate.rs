@@ -10,7 +10,7 @@ use perf_cuda::Gpu;
 use serde_json::{Value, json};
 
 use super::fabric::{FabricArgs, RttArg};
-use super::run::write;
+use super::files;
 use super::tell;
 use crate::calibrate::{Calibration, measure};
 use crate::profile::Profile;
@@ -55,12 +55,14 @@ pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<()> {
         smallest_delay: Some(calibration.delay_cost()),
         event_cost: Some(calibration.events[0]),
     };
-    write(&args.output, profile.to_toml().as_bytes())?;
+    let written = files::write(&args.output, profile.to_toml().as_bytes());
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &as_json(&calibration))?;
         writeln!(out)?;
+        written?;
     } else {
         text(&calibration, out)?;
+        written?;
         writeln!(out, "written to {}", args.output.display())?;
     }
     Ok(())

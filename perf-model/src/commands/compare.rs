@@ -85,7 +85,7 @@ impl Change {
             Change::Push(rate) => fabric.push = rate,
             Change::FabricRate(rate) => fabric.fabric_rate = rate,
             Change::KernelRoundTrips(trips) => fabric.kernel_round_trips = trips,
-            Change::Proxies(proxies) => scenario.proxies = proxies,
+            Change::Proxies(proxies) => scenario.settings.proxies = proxies,
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ mod unit_tests {
             ..Fabric::DXPU_68
         };
         assert_eq!((fabric(2), fabric(3)), (several, Fabric::DXPU_68));
-        assert_eq!(all[3].1.proxies, Proxies::Each);
+        assert_eq!(all[3].1.settings.proxies, Proxies::Each);
     }
 
     #[test]

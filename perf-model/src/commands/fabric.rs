@@ -47,6 +47,11 @@ pub(super) struct FabricArgs {
 }
 
 impl FabricArgs {
+    /// Whether it says how many reads are under way, or how large they are.
+    pub(super) fn says_reads(&self) -> bool {
+        self.tags.is_some() || self.mrs.is_some()
+    }
+
     /// The profile with what differs from it, and with this round trip where there is one.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use perf_core::{Fabric, Graphs, Kind, Settings};
+use perf_core::{Fabric, Graphs, Kind, Proxies, Settings};
 
 /// Which kinds of operation cost more, and how graphs do.
 #[derive(Clone, Debug, Args)]
@@ -17,6 +17,22 @@ pub(super) struct KindArgs {
     /// Kinds that do.
     #[arg(long, value_delimiter = ',', value_name = "KIND,...", value_parser = kind)]
     on: Vec<Kind>,
+}
+
+/// Which proxies the GPUs are behind.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum ProxiesArg {
+    One,
+    Each,
+}
+
+impl From<ProxiesArg> for Proxies {
+    fn from(proxies: ProxiesArg) -> Self {
+        match proxies {
+            ProxiesArg::One => Self::One,
+            ProxiesArg::Each => Self::Each,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

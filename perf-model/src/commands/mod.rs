@@ -3,6 +3,7 @@
 mod calibrate;
 mod compare;
 mod fabric;
+mod files;
 mod kinds;
 mod model;
 mod paper;
@@ -21,7 +22,7 @@ use clap::{Parser, Subcommand};
 ///
 /// Exit codes: 0 done, 2 wrong use or an error; `run` has the exit code of the program that it ran
 /// (128 and the number of the signal that killed it), and 2 if it could not run it or write the
-/// report.
+/// report; `sweep` that a signal stopped has 128 and that signal's number.
 #[derive(Debug, Parser)]
 #[command(name = "dxpu-perf", version)]
 pub struct Args {

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::compare::{Changes, changes, compared};
 use super::fabric::{FabricArgs, RttArg};
-use super::kinds::KindArgs;
-use super::run::write;
+use super::files;
+use super::kinds::{KindArgs, ProxiesArg};
 use crate::predict::{Native, Predicted, Prediction};
 use crate::quantity;
-use crate::replay::{Graph, Proxies, Scenario, Untraced};
+use crate::replay::{Graph, Scenario, Untraced};
 use crate::table::Table;
 use crate::trace::{Format, Options, Trace, read_file};
 
@@ -75,12 +75,6 @@ pub(super) struct PredictArgs {
     html: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ProxiesArg {
-    One,
-    Each,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum NativeRates {
     Trace,
@@ -109,16 +103,18 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
     };
     let native = Native::of(trace);
     let mut fabric = args.fabric.profile(args.rtt.rtt)?.fabric;
+    let mut tags_needed = None;
     if args.native_rates == NativeRates::Trace {
-        fabric = native.with_rates(fabric);
+        let said = args.fabric.says_reads();
+        let rated = native.with_rates(fabric);
+        tags_needed = needs_tags(&fabric, &rated, said);
+        // What was asked for is what is predicted.
+        let tags = if said { fabric.tags } else { rated.tags };
+        fabric = Fabric { tags, ..rated };
     }
-    let proxies = match args.proxies {
-        ProxiesArg::One => Proxies::One,
-        ProxiesArg::Each => Proxies::Each,
-    };
     let base = Scenario {
         putting: args.putting.unwrap_or(Nanos::ZERO),
-        ..Scenario::of(args.kinds.settings(fabric)?, proxies)
+        ..Scenario::of(args.kinds.settings(fabric)?, args.proxies.into())
     };
     // All that was asked for can be, before any of it is played.
     let scenarios = compared(&args.compare, &base)?;
@@ -130,7 +126,9 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
         .collect();
     let slower = slower_fabric(&base.settings.fabric);
     let of_trace = trace.notes.remarks.iter().chain(&graph.remarks);
-    let remarks: Vec<&String> = of_trace.chain(&without_profiler).chain(&slower).collect();
+    let remarks: Vec<&String> =
+        of_trace.chain(&without_profiler).chain(&tags_needed).chain(&slower).collect();
+    let mut page_written = Ok(());
     if let Some(path) = &args.html {
         let traces: Vec<String> =
             args.traces.iter().map(|path| path.display().to_string()).collect();
@@ -142,7 +140,7 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
             remarks: &remarks,
             top: args.top,
         };
-        write(path, page.to_html().as_bytes())?;
+        page_written = files::write(path, page.to_html().as_bytes());
     }
     if args.json {
         let mut value = args.as_json(trace, &native, &prediction, &compared, &remarks);
@@ -155,7 +153,7 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
         });
         serde_json::to_writer_pretty(&mut *out, &value)?;
         writeln!(out)?;
-        return Ok(());
+        return page_written;
     }
     native.write_text(out)?;
     prediction.write_text(&native, args.top, out)?;
@@ -163,7 +161,7 @@ pub(super) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<()> {
     for (at, remark) in remarks.iter().enumerate() {
         writeln!(out, "{}{remark}", if at == 0 { "\n" } else { "" })?;
     }
-    Ok(())
+    page_written
 }
 
 impl PredictArgs {
@@ -265,6 +263,25 @@ fn says(traced: &Trace, wanted: Nanos, untraced: Option<&Untraced>) -> String {
             Nanos(trace.measure())
         ),
     }
+}
+
+/// What a person should know of copies that are faster, without a fabric, than the tags of `asked`
+/// allow; `rated` has as many as they need.
+fn needs_tags(asked: &Fabric, rated: &Fabric, said: bool) -> Option<String> {
+    let (has, needs) = (asked.tags.get(), rated.tags.get());
+    (needs > has).then(|| {
+        let taken = match said {
+            true => format!("--tags and --mrs are taken as they are, with {has}"),
+            false => format!("so many are taken instead of the profile's {has} (--tags)"),
+        };
+        format!(
+            "The trace's copies to the device have {:.2} GB/s without a fabric, which {needs} tags with \
+             {} bytes each give at a round trip of {}: {taken}.",
+            rated.native_htod.giga(),
+            asked.read_size.get(),
+            asked.native_rtt
+        )
+    })
 }
 
 /// What a person should know of a fabric that is slower than the GPU's own link.

@@ -1,14 +1,14 @@
 //! `dxpu-perf run`: a program as if its GPU were at the far end of the fabric.
 
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 
 use super::fabric::RttArg;
+use super::files;
 use super::shim::ShimArgs;
 use crate::launch::{self, Said};
 use crate::report::Report;
@@ -44,7 +44,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     let launch = args.shim.launch()?;
     // What cannot be written is better known before the program has run for hours.
     for path in [&args.report, &args.json, &args.html].into_iter().flatten() {
-        write(path, b"")?;
+        files::probe(path)?;
     }
     let outcome = launch.run(&settings, Said::Own)?;
     let report = Report {
@@ -58,25 +58,23 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let mut text = Vec::new();
     report.write_text(&mut text)?;
-    match &args.report {
-        Some(path) => write(path, &text)?,
-        None if args.quiet => {}
-        // Nobody may be reading it any more.
-        None => drop(std::io::stderr().write_all(&text)),
-    }
-    if let Some(path) = &args.json {
-        write(path, &serde_json::to_vec_pretty(&report.to_json())?)?;
-    }
-    if let Some(path) = &args.html {
-        write(path, report.to_html().as_bytes())?;
-    }
+    // Nobody may be reading it any more.
+    let to_errors = || drop(std::io::stderr().write_all(&text));
+    // Each of them: what a long run said is not lost with one file.
+    let of_text = match &args.report {
+        Some(path) => files::write(path, &text).inspect_err(|_| to_errors()),
+        None if args.quiet => Ok(()),
+        None => {
+            to_errors();
+            Ok(())
+        }
+    };
+    files::all([
+        of_text,
+        args.json.as_ref().map_or(Ok(()), |path| {
+            files::write(path, &serde_json::to_vec_pretty(&report.to_json())?)
+        }),
+        args.html.as_ref().map_or(Ok(()), |path| files::write(path, report.to_html().as_bytes())),
+    ])?;
     Ok(ExitCode::from(launch::exit_code(outcome.status)))
-}
-
-/// Writes a file of the report.
-///
-/// # Errors
-/// It cannot be written; names it.
-pub(super) fn write(path: &PathBuf, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use perf_core::{Nanos, Place, PushCopies, Range, Settings};
 
 use super::fabric::FabricArgs;
-use super::kinds::KindArgs;
+use super::kinds::{KindArgs, ProxiesArg};
 use crate::launch::{self, Launch, Way};
 use crate::profile::Profile;
 use crate::quantity;
@@ -24,6 +24,10 @@ pub(super) struct ShimArgs {
     place: PlaceArg,
     #[command(flatten)]
     kinds: KindArgs,
+    /// Which proxies the GPUs are behind: all behind one, so that copies between them cost nothing
+    /// more, or each behind one of its own. That they share a proxy's rate is not injected.
+    #[arg(long, value_enum, default_value = "one")]
+    proxies: ProxiesArg,
     /// What is delayed and counted: all that the program does, or what it does between
     /// cuProfilerStart and cuProfilerStop (torch.cuda.profiler.start() and stop()), so that its
     /// beginning and its warm-up are left out.
@@ -79,6 +83,7 @@ impl ShimArgs {
             PlaceArg::Gpu => Place::Gpu,
             PlaceArg::Cpu => Place::Cpu,
         };
+        settings.proxies = self.proxies.into();
         settings.measure_every = self.measure_every;
         settings.push_copies = self.push_copies;
         settings.delay_cost = profile.smallest_delay.unwrap_or(Nanos::ZERO);

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use perf_core::{Nanos, Range, Settings};
+use perf_core::{Nanos, Proxies, Range, Settings};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
-use super::run::write;
+use super::files;
 use super::shim::ShimArgs;
 use super::tell;
 use crate::launch::{self, Launch, Said};
@@ -72,6 +72,7 @@ fn metric(text: &str) -> Result<Regex, regex::Error> {
 /// What a sweep found.
 struct Found {
     profile: Profile,
+    proxies: Proxies,
     command: Vec<String>,
     better: Better,
     native: Vec<f64>,
@@ -79,12 +80,14 @@ struct Found {
     curve: Vec<Performance>,
     level: f64,
     at_level: Option<Nanos>,
+    /// Why not all of it was measured.
+    ended: Option<String>,
 }
 
 /// Does it.
 ///
 /// # Errors
-/// A run that fails, or whose output has no metric.
+/// A run that fails, or whose output has no metric, after what was measured until then is said.
 pub(super) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<ExitCode> {
     let profile = args.shim.profile(None)?;
     let settings = args.shim.settings(&profile)?;
@@ -93,19 +96,33 @@ pub(super) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<ExitCode> {
         bail!("--level: {} is not above 0 and at most 100", args.level);
     }
     if let Some(path) = &args.html {
-        write(path, b"")?;
+        files::probe(path)?;
     }
-    let found = measure(args, &profile, &settings, &launch)?;
-    if let Some(path) = &args.html {
-        write(path, found.html().as_bytes())?;
+    let Measured { found, ended } = measure(args, &profile, &settings, &launch)?;
+    let written = found.map_or(Ok(()), |found| found.write(args, out));
+    let Some(error) = ended else { return written.map(|()| ExitCode::SUCCESS) };
+    let Some(Stopped(signal)) = error.downcast_ref() else {
+        return files::all([Err(error), written]).map(|()| ExitCode::SUCCESS);
+    };
+    let code = u8::try_from(128 + signal).unwrap_or(2);
+    tell(&format!("{error:#}"));
+    if let Err(error) = written {
+        tell(&format!("{error:#}"));
     }
-    if args.json {
-        serde_json::to_writer_pretty(&mut *out, &found.json())?;
-        writeln!(out)?;
-    } else {
-        found.text(out)?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(code))
+}
+
+/// A signal that came to end this program while the other ran: that may have ended early.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by signal {0}: this run does not count")]
+struct Stopped(i32);
+
+/// What came of a sweep.
+struct Measured {
+    /// What was measured, if that is something.
+    found: Option<Found>,
+    /// Why not all of it was.
+    ended: Option<anyhow::Error>,
 }
 
 /// Runs the program at every round trip. The repetitions go through all round trips one after the
@@ -115,7 +132,7 @@ fn measure(
     profile: &Profile,
     settings: &Settings,
     launch: &Launch,
-) -> Result<Found> {
+) -> Result<Measured> {
     let native_rtt = profile.fabric.native_rtt;
     let least = profile.least_rtt();
     let (from, to) = (args.rtt.0.max(least), args.rtt.1.max(least));
@@ -134,19 +151,26 @@ fn measure(
         bail!("--rtt: every round trip would be the native one, {native_rtt}");
     }
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); round_trips.len()];
-    for repetition in 1..=args.repeat {
-        for (rtt, values) in round_trips.iter().zip(&mut values) {
-            let settings = Settings { fabric: profile.fabric.with_rtt(*rtt)?, ..*settings };
-            let value = one(args, &settings, launch)
-                .with_context(|| format!("run {repetition} at a round trip of {rtt}"))?;
-            tell(&format!("run {repetition} of {} at {rtt}: {value}", args.repeat));
-            values.push(value);
+    let mut measure = || {
+        for repetition in 1..=args.repeat {
+            for (rtt, values) in round_trips.iter().zip(&mut values) {
+                let settings = Settings { fabric: profile.fabric.with_rtt(*rtt)?, ..*settings };
+                let value = one(args, &settings, launch)
+                    .with_context(|| format!("run {repetition} at a round trip of {rtt}"))?;
+                tell(&format!("run {repetition} of {} at {rtt}: {value}", args.repeat));
+                values.push(value);
+            }
         }
-    }
+        Ok(())
+    };
+    let ended = measure().err();
     let native = values.remove(0);
     round_trips.remove(0);
-    let steps: Vec<Step> =
-        round_trips.into_iter().zip(values).map(|(rtt, values)| Step { rtt, values }).collect();
+    let steps = round_trips.into_iter().zip(values).map(|(rtt, values)| Step { rtt, values });
+    let steps: Vec<Step> = steps.filter(|step| !step.values.is_empty()).collect();
+    if steps.is_empty() {
+        return Ok(Measured { found: None, ended });
+    }
     let better = match (&args.metric, args.lower_is_better) {
         (Some(_), false) => Better::Higher,
         _ => Better::Lower,
@@ -154,8 +178,9 @@ fn measure(
     let curve = sweep::performances(&native, &steps, better);
     let level = args.level / 100.0;
     let at_level = sweep::falls_below(&curve, native_rtt, level);
-    Ok(Found {
+    let found = Found {
         profile: profile.clone(),
+        proxies: settings.proxies,
         command: launch::shown(&launch.command),
         better,
         native,
@@ -163,13 +188,18 @@ fn measure(
         curve,
         level,
         at_level,
-    })
+        ended: ended.as_ref().map(|error| format!("{error:#}")),
+    };
+    Ok(Measured { found: Some(found), ended })
 }
 
 /// One run's metric.
 fn one(args: &SweepArgs, settings: &Settings, launch: &Launch) -> Result<f64> {
     let said = if args.metric.is_some() { Said::Kept } else { Said::ToErrors };
     let outcome = launch.run(settings, said)?;
+    if let Some(signal) = outcome.signal {
+        return Err(Stopped(signal).into());
+    }
     if let Some(ended) = launch::ended(outcome.status) {
         bail!("the program {ended}: {}", tail(&outcome.output));
     }
@@ -225,6 +255,20 @@ fn percents(performance: &Performance) -> (String, String) {
 }
 
 impl Found {
+    /// Says it, and writes the page: that last, so that the rest is said where it cannot be.
+    fn write(&self, args: &SweepArgs, out: &mut dyn Write) -> Result<()> {
+        let said = if args.json { self.write_json(out) } else { self.text(out) };
+        let page =
+            args.html.as_ref().map_or(Ok(()), |path| files::write(path, self.html().as_bytes()));
+        files::all([said, page])
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> Result<()> {
+        serde_json::to_writer_pretty(&mut *out, &self.json())?;
+        writeln!(out)?;
+        Ok(out.flush()?)
+    }
+
     fn verdict(&self) -> String {
         let level = 100.0 * self.level;
         match (self.at_level, self.curve.last()) {
@@ -261,7 +305,7 @@ impl Found {
         }
         table.write(out, 0)?;
         writeln!(out, "{}", self.verdict())?;
-        Ok(())
+        Ok(out.flush()?)
     }
 
     fn json(&self) -> Value {
@@ -269,6 +313,7 @@ impl Found {
             "command": self.command,
             "profile": self.profile.name,
             "native_rtt_ns": self.profile.fabric.native_rtt.0,
+            "proxies": self.proxies.name(),
             "higher_is_better": self.better == Better::Higher,
             "native": self.native,
             "steps": self.steps.iter().zip(&self.curve).map(|(step, performance)| json!({
@@ -279,6 +324,7 @@ impl Found {
             })).collect::<Vec<_>>(),
             "level": self.level,
             "falls_below_level_at_ns": self.at_level.map(|rtt| rtt.0),
+            "ended": self.ended,
         })
     }
 
@@ -286,6 +332,9 @@ impl Found {
         let mut page = Page::new("Performance against round trip");
         page.code(&self.command.join(" "));
         page.paragraph(&format!("{}.", self.verdict()));
+        if let Some(ended) = &self.ended {
+            page.paragraph(&format!("Not all of it was measured: {ended}."));
+        }
         let native = self.profile.fabric.native_rtt;
         let mut points = vec![Point { x: native.micros(), y: 1.0, interval: (1.0, 1.0) }];
         points.extend(self.curve.iter().map(|performance| Point {

@@ -1,10 +1,10 @@
 //! A prediction as JSON.
 
-use perf_core::{BytesPerSecond, Graphs, Kind};
+use perf_core::{BytesPerSecond, Kind};
 use serde_json::{Value, json};
 
 use super::{Native, Prediction};
-use crate::replay::{Lost, Proxies};
+use crate::replay::Lost;
 use crate::report::histogram;
 
 impl Native {
@@ -60,9 +60,9 @@ impl Prediction {
             "fabric_bytes_per_second": fabric.fabric_rate.get(),
             "push_bytes_per_second": fabric.push.map(BytesPerSecond::get),
             "kernel_round_trips": f64::from(fabric.kernel_round_trips.0) / 1e3,
-            "graphs": if settings.graphs == Graphs::Launch { "launch" } else { "node" },
+            "graphs": settings.graphs.name(),
             "off": settings.off.iter().map(Kind::name).collect::<Vec<_>>(),
-            "proxies": if self.scenario.proxies == Proxies::One { "one" } else { "each" },
+            "proxies": settings.proxies.name(),
             "predicted_ns": self.length_ns,
             "predicted_step_ns": self.step_ns,
             "performance_percent": native.performance(self),

@@ -10,7 +10,7 @@ use perf_core::{BytesPerSecond, Fabric, Histogram};
 
 pub use html::Predicted;
 
-use crate::replay::{Cause, Graph, Lost, Played, Scenario};
+use crate::replay::{Cause, Graph, Lost, Scenario};
 use crate::trace::{Direction, Memory, OperationKind, Trace};
 
 /// Copies from this size on say what rate the trace's machine has, in bytes.
@@ -24,7 +24,7 @@ pub const CLASSES: [u64; 8] = [0, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000
 pub struct Native {
     /// How long the trace is, in nanoseconds.
     pub length_ns: u64,
-    /// Steps that the program marked, and how long one takes on average, in nanoseconds.
+    /// Steps that the program marked, and how long one takes on average ([`Trace::step_ns`]).
     pub steps: Option<(usize, f64)>,
     /// Calls, operations, devices.
     pub counts: [usize; 3],
@@ -86,9 +86,8 @@ impl Native {
         };
         Native {
             length_ns: trace.length_ns(),
-            steps: mean(trace.steps.iter().map(|step| step.duration))
-                .map(|mean| (trace.steps.len(), mean)),
-            counts: [trace.calls.len(), trace.operations.len(), trace.devices.len()],
+            steps: trace.step_ns().map(|step| (trace.steps.len(), step)),
+            counts: [trace.calls.len(), trace.operations.len(), trace.busy_devices()],
             kernels,
             classes,
             rates: moved.map(rate),
@@ -111,12 +110,17 @@ impl Native {
     }
 
     /// A fabric with the rates that the trace's own machine has, where the trace shows them, and
-    /// the tags that those need.
+    /// the tags that its copies to the device need.
     #[must_use]
     pub fn with_rates(&self, fabric: Fabric) -> Fabric {
         let [to, from] = self.rates;
-        fabric
-            .with_native_rates(to.unwrap_or(fabric.native_htod), from.unwrap_or(fabric.native_dtoh))
+        let rated = fabric.with_native_rates(
+            to.unwrap_or(fabric.native_htod),
+            from.unwrap_or(fabric.native_dtoh),
+        );
+        // What the trace does not show is the fabric's own, with its own tags.
+        let tags = if to.is_some() { rated.tags } else { fabric.tags };
+        Fabric { tags, ..rated }
     }
 
     /// What of its performance a prediction leaves the program, in percent: of steps where it
@@ -147,7 +151,7 @@ impl Prediction {
         Prediction {
             scenario,
             length_ns: played.length_ns(),
-            step_ns: step(trace, &played),
+            step_ns: played.step_ns(),
             causes,
             names: names
                 .into_iter()
@@ -174,19 +178,4 @@ impl Prediction {
         let added = self.added_ns();
         (added > 0).then(|| 100.0 * (1.0 - self.lost_ns() as f64 / added as f64))
     }
-}
-
-/// How long a step takes on average, played.
-fn step(trace: &Trace, played: &Played<'_>) -> Option<f64> {
-    let calls = trace.calls_of_steps();
-    mean(trace.steps.iter().map(|step| {
-        let of_thread = &calls[&step.thread];
-        let end = played.time_in_thread(of_thread, step.start + step.duration);
-        end.saturating_sub(played.time_in_thread(of_thread, step.start))
-    }))
-}
-
-fn mean(values: impl ExactSizeIterator<Item = u64>) -> Option<f64> {
-    let count = values.len();
-    (count > 0).then(|| values.map(|value| value as f64).sum::<f64>() / count as f64)
 }

@@ -36,7 +36,8 @@ fn predict(trace: &Trace, fabric: Fabric) -> (Native, Prediction) {
 fn a_trace_says_what_its_machine_does() {
     let native = Native::of(&trace());
     assert_eq!(native.counts, [8, 6, 1]);
-    assert_eq!(native.steps, Some((2, 900_000.0)));
+    // From the first one's begin to the last one's end.
+    assert_eq!(native.steps, Some((2, 950_000.0)));
     assert_eq!(native.rates[0].unwrap().get(), 10_485_760_000);
     assert_eq!(native.rates[1], None);
     assert_eq!((native.classes[1], native.classes[3]), ((2, 10_000), (2, 100_000)));
@@ -56,8 +57,8 @@ fn a_step_takes_longer_by_what_is_lost_in_it() {
     let copy = 1_048_576.0 / rate * 1e9 - 100_000.0;
     let longer = copy + 3.0 * 5_600.0 + 2_800.0;
     let step = prediction.step_ns.unwrap();
-    assert!((step - 900_000.0 - longer).abs() < 2.0, "{step} {longer}");
-    assert!((native.performance(&prediction) - 100.0 * 900_000.0 / step).abs() < 1e-9);
+    assert!((step - 950_000.0 - longer).abs() < 2.0, "{step} {longer}");
+    assert!((native.performance(&prediction) - 100.0 * 950_000.0 / step).abs() < 1e-9);
     assert_eq!(prediction.lost_ns(), prediction.length_ns - native.length_ns);
     assert_eq!(prediction.names[0].1, "copy");
     assert!(prediction.hidden_percent().unwrap() < 1e-9);
@@ -65,6 +66,28 @@ fn a_step_takes_longer_by_what_is_lost_in_it() {
     let (native, same) = predict(&trace, Fabric::NATIVE);
     assert_eq!((same.length_ns, same.hidden_percent()), (native.length_ns, None));
     assert!((native.performance(&same) - 100.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_step_ends_when_its_work_does() {
+    // A CPU that marks three steps before the GPU has done the first, and waits at the end.
+    let mut text = String::from("start_ns,duration_ns,kind,stream,name,correlation,thread\n");
+    for at in 0..300_u64 {
+        text += &format!("{},4000,launch,,cuLaunchKernel,{},1\n", at * 5_000, at + 1);
+        text += &format!("{},20000,kernel,7,k,{},\n", at * 21_000 + 10_000, at + 1);
+    }
+    for step in 0..3 {
+        text += &format!("{},500000,step,,ProfilerStep#{step},,1\n", step * 500_000);
+    }
+    text += "1500000,4812000,sync,7,cuStreamSynchronize,999,1\n";
+    let trace = read_text(text.as_bytes(), &Options::default()).unwrap();
+    let (native, prediction) = predict(&trace, Fabric::DXPU_68);
+    assert_eq!(native.steps, Some((3, 6_309_000.0 / 3.0)));
+    // Each kernel's end is longer by a round trip's difference, and none of it is hidden.
+    let step = prediction.step_ns.unwrap();
+    assert!((step - (6_309_000.0 + 300.0 * 5_600.0) / 3.0).abs() < 2.0, "{step}");
+    let whole = 100.0 * native.length_ns as f64 / prediction.length_ns as f64;
+    assert!((native.performance(&prediction) - whole).abs() < 0.1, "{whole}");
 }
 
 #[test]

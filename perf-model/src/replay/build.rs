@@ -160,8 +160,8 @@ struct Build<'t> {
     stream_waits: Vec<u32>,
     /// Of each call, the operation it asked for, where that is one.
     asked: Vec<Option<u32>>,
-    /// Of each thread and stream of a device that it waited for as a whole: how far.
-    drained: std::collections::HashMap<(u32, StreamId), usize>,
+    /// Of each thread and stream of a device that it waited for as a whole: for which operation last.
+    drained: std::collections::HashMap<(u32, StreamId), u32>,
     without_call: usize,
 }
 
@@ -334,12 +334,11 @@ impl<'t> Build<'t> {
     }
 
     /// One of a device's streams, all of which a call waited for: what the thread waited for before
-    /// need not be looked at again.
+    /// need not be looked at again. That is what was asked for before the call: others may have begun.
     fn drains(&mut self, call: &Call, stream: StreamId, id: CallId, node: Node) -> Option<u64> {
         let last = self.queues[stream.index()].before(self.trace, id)?;
-        let count = self.queues[stream.index()].operations.len();
         let thread = u32::try_from(call.thread.index()).expect("as many as calls");
-        if self.drained.insert((thread, stream), count) == Some(count) {
+        if self.drained.insert((thread, stream), last) == Some(last) {
             return None;
         }
         Some(self.seen(node, last, self.typical.wake))

@@ -22,5 +22,6 @@ mod unit_tests;
 
 pub use graph::Graph;
 pub use lost::{Cause, Lost, LostBy};
-pub use play::{Played, Proxies, Scenario};
+pub use perf_core::Proxies;
+pub use play::{Played, Scenario};
 pub use untraced::Untraced;

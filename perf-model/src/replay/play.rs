@@ -1,27 +1,15 @@
 //! Playing a graph with a fabric.
 
-use perf_core::{Fabric, Graphs, Kind, Nanos, Settings};
+use perf_core::{Fabric, Graphs, Kind, Nanos, Proxies, Settings};
 
 use super::graph::{Between, Constraint, Graph, InGraph, Node, Point};
-use crate::trace::{CallKind, Direction, Memory, Operation, OperationKind};
-
-/// Which proxies the devices of a trace are behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Proxies {
-    /// All behind one: they share its rate, and reach each other without the fabric.
-    #[default]
-    One,
-    /// Each behind one of its own.
-    Each,
-}
+use crate::trace::{CallKind, Direction, Memory, Operation, OperationKind, Step};
 
 /// How a trace is played.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// What each kind of operation costs more.
+    /// What each kind of operation costs more, and which proxies the devices are behind.
     pub settings: Settings,
-    /// Which proxies the devices are behind.
-    pub proxies: Proxies,
     /// What putting a delay into a stream costs the CPU, under the shim. A fabric takes no such time.
     pub putting: Nanos,
 }
@@ -30,7 +18,7 @@ impl Scenario {
     /// A fabric, and nothing of the shim's.
     #[must_use]
     pub fn of(settings: Settings, proxies: Proxies) -> Scenario {
-        Scenario { settings, proxies, putting: Nanos::ZERO }
+        Scenario { settings: Settings { proxies, ..settings }, putting: Nanos::ZERO }
     }
 }
 
@@ -43,7 +31,6 @@ pub struct Played<'g> {
     pub(super) graph: &'g Graph<'g>,
     /// What it was played with, for each device.
     pub(super) settings: Vec<Settings>,
-    pub(super) proxies: Proxies,
     pub(super) calls: Vec<Times>,
     pub(super) operations: Vec<Times>,
     /// What operations waited for others at the proxy they share, in nanoseconds.
@@ -74,7 +61,7 @@ impl Graph<'_> {
     #[must_use]
     pub fn play(&self, scenario: &Scenario) -> Played<'_> {
         let moved = self.moved();
-        let shared = scenario.proxies == Proxies::One && moved.len() > 1;
+        let shared = scenario.settings.proxies == Proxies::One && self.trace.busy_devices() > 1;
         let mut length = self.trace.length_ns();
         let mut uses = self.uses(&moved, &scenario.settings.fabric, shared, length);
         let mut played = self.play_once(scenario, &uses, shared);
@@ -130,7 +117,6 @@ impl Graph<'_> {
         let mut played = Played {
             graph: self,
             settings: settings.collect(),
-            proxies: scenario.proxies,
             calls: vec![never; self.trace.calls.len()],
             operations: vec![never; self.trace.operations.len()],
             queued: vec![0; if shared { self.trace.operations.len() } else { 0 }],
@@ -257,6 +243,7 @@ impl Played<'_> {
         let settings = &self.settings[self.graph.trace.device_of(operation).index()];
         let kind = match operation.kind {
             OperationKind::Kernel => Kind::Kernel,
+            OperationKind::Graph => Kind::Graph,
             OperationKind::Memset => Kind::Memset,
             OperationKind::Callback => Kind::HostCallback,
             OperationKind::Copy(Direction::HostToDevice, _) => Kind::HostToDevice,
@@ -264,9 +251,6 @@ impl Played<'_> {
             OperationKind::Copy(Direction::DeviceToDevice, _) => Kind::DeviceToDevice,
             OperationKind::Copy(Direction::PeerToPeer, _) => Kind::PeerToPeer,
         };
-        if kind == Kind::PeerToPeer && self.proxies == Proxies::One {
-            return (kind, Nanos::ZERO);
-        }
         match (self.graph.in_graph[at as usize], settings.graphs) {
             (InGraph::No, _) | (_, Graphs::Node) => (kind, settings.extra(kind, operation.bytes)),
             (InGraph::Last, Graphs::Launch) => (Kind::Graph, settings.extra(Kind::Graph, 0)),
@@ -298,5 +282,19 @@ impl Played<'_> {
     pub fn length_ns(&self) -> u64 {
         let ends = self.calls.iter().chain(&self.operations).map(|times| times.end);
         ends.max().unwrap_or(0)
+    }
+
+    /// How long a step takes on average, in nanoseconds, where the trace marks steps: the same time as
+    /// [`crate::trace::Trace::step_ns`].
+    #[must_use]
+    pub fn step_ns(&self) -> Option<f64> {
+        let trace = self.graph.trace;
+        let calls = trace.calls_of_steps();
+        let came = |step: &Step, native| self.time_in_thread(&calls[&step.thread], native);
+        let from = trace.steps.iter().map(|step| came(step, step.start)).min()?;
+        let marked = trace.steps.iter().map(|step| came(step, step.end())).max()?;
+        let done = trace.asked_in_steps().map(|at| self.operations[at].end).max();
+        let length = done.unwrap_or(marked).max(marked).saturating_sub(from);
+        Some(length as f64 / trace.steps_of_a_thread())
     }
 }

@@ -4,10 +4,10 @@
 //! its CPU: its trace hides behind the CPU what the program itself would not hide. How much longer the
 //! trace does not say; the time that the program takes without the profiler does.
 
-use perf_core::{Fabric, Nanos, Settings};
+use perf_core::{Fabric, Nanos, Proxies, Settings};
 
 use super::graph::{Constraint, Graph, Node, Point};
-use super::play::{Proxies, Scenario};
+use super::play::Scenario;
 use crate::trace::{Step, Trace};
 
 /// The CPU's time is cut by so many of [`PARTS`] at most: something of it is the program's own.
@@ -68,7 +68,7 @@ impl Graph<'_> {
         for step in &mut trace.steps {
             let calls = &of_thread[&step.thread];
             let start = played.time_in_thread(calls, step.start);
-            let end = played.time_in_thread(calls, step.start + step.duration);
+            let end = played.time_in_thread(calls, step.end());
             *step = Step { start, duration: end.saturating_sub(start), ..*step };
         }
         drop(played);

@@ -158,6 +158,9 @@ impl Report {
         page.heading("Calls and the time added to them");
         let titles = ["kind", "calls", "operations", "bytes", "added", "of the run"];
         page.table(&titles, &self.kind_rows());
+        if let Some(proxies) = self.proxies_say() {
+            page.paragraph(&format!("Here {proxies}."));
+        }
         if let Some(putting) = self.putting_says() {
             page.paragraph(&format!("{putting}."));
         }

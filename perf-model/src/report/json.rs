@@ -1,6 +1,6 @@
 //! A report as JSON.
 
-use perf_core::{Graphs, Histogram, Kind, Place, SHORT};
+use perf_core::{Histogram, Kind, Place, SHORT};
 use serde_json::{Value, json};
 
 use super::{Process, Report, advise};
@@ -30,7 +30,8 @@ impl Report {
             "rtt_ns": settings.fabric.rtt.0,
             "native_rtt_ns": settings.fabric.native_rtt.0,
             "place": if settings.place == Place::Gpu { "gpu" } else { "cpu" },
-            "graphs": if settings.graphs == Graphs::Launch { "launch" } else { "node" },
+            "graphs": settings.graphs.name(),
+            "proxies": settings.proxies.name(),
             "off": settings.off.iter().map(Kind::name).collect::<Vec<_>>(),
             "wall_ns": self.wall.0,
             "counted_ns": self.counted().0,

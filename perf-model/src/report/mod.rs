@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use perf_core::{Fact, Histogram, Kind, Ledger, Nanos, Range, Row, SHORT, Settings, Text};
+use perf_core::{Fact, Histogram, Kind, Ledger, Nanos, Proxies, Range, Row, SHORT, Settings, Text};
 
 use crate::quantity::show_bytes;
 
@@ -158,6 +158,17 @@ impl Report {
                 Nanos(each),
                 each
             )
+        })
+    }
+
+    /// Which proxies the GPUs are taken to be behind, where the run has copies between them.
+    fn proxies_say(&self) -> Option<&'static str> {
+        (self.row(Kind::PeerToPeer).operations > 0).then_some(match self.settings.proxies {
+            Proxies::One => {
+                "all GPUs are taken to be behind one proxy, so that copies between them cost nothing \
+                 more (--proxies)"
+            }
+            Proxies::Each => "each GPU is taken to be behind a proxy of its own (--proxies)",
         })
     }
 

@@ -3,7 +3,9 @@
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use perf_core::{Fabric, Fact, Histogram, Kind, Ledger, Nanos, Range, Row, Settings, Text, WORDS};
+use perf_core::{
+    Fabric, Fact, Histogram, Kind, Ledger, Nanos, Proxies, Range, Row, Settings, Text, WORDS,
+};
 
 use super::{Bars, Curve, Point, Report, advise};
 
@@ -56,6 +58,17 @@ fn text(report: &Report) -> String {
     let mut text = Vec::new();
     report.write_text(&mut text).unwrap();
     String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn copies_between_gpus_say_which_proxies_these_are_behind() {
+    let mut report = report();
+    assert!(!text(&report).contains("--proxies"));
+    report.processes[0].rows[Kind::PeerToPeer.number()].operations = 1;
+    for (proxies, says) in [(Proxies::One, "behind one proxy"), (Proxies::Each, "of its own")] {
+        report.settings.proxies = proxies;
+        assert!(text(&report).contains(says) && report.to_html().contains(says), "{proxies:?}");
+    }
 }
 
 #[test]

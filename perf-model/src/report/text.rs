@@ -85,6 +85,9 @@ impl Report {
         if self.settings.place == Place::Gpu {
             writeln!(out, "  (on several streams or GPUs added times may pass at the same time)")?;
         }
+        if let Some(proxies) = self.proxies_say() {
+            writeln!(out, "  {proxies}")?;
+        }
         if let Some(putting) = self.putting_says() {
             writeln!(out, "\n  {putting}")?;
         }

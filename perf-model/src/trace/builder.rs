@@ -218,6 +218,11 @@ impl Builder {
             );
             return Err(ReadError::wrong(Place::File, reason));
         }
+        if self.operations.is_empty() {
+            let remark = "There are calls in it, and no kernel, copy or graph: nothing that a fabric \
+                          would make longer. Was the profiler told to record what GPUs do?";
+            self.remark(remark.to_owned());
+        }
         self.trace.origin_ns = first.saturating_add(self.base);
         let issuers = self.take_calls(first);
         let streams = self.take_operations(first, &issuers);
@@ -294,19 +299,25 @@ impl Builder {
     fn take_operations(&mut self, first: i64, issuers: &Issuers) -> Streams {
         let mut found = std::mem::take(&mut self.operations);
         found.sort_by_key(|operation| (operation.start, operation.duration));
+        let call_of = |it: &FoundOperation| {
+            let start = it.start.abs_diff(first);
+            issuers.find(&self.trace, it.correlation?, it.stream.process, Some(start))
+        };
+        let calls: Vec<Option<CallId>> = found.iter().map(call_of).collect();
+        let owners = self.owners(&found, &calls);
         let mut streams = Streams::default();
         self.trace.operations.reserve_exact(found.len());
-        for operation in found {
-            let start = operation.start.abs_diff(first);
-            let process = operation.stream.process;
-            let call = operation
-                .correlation
-                .and_then(|it| issuers.find(&self.trace, it, process, Some(start)));
+        for (operation, call) in found.into_iter().zip(calls) {
+            let key = operation.stream;
             let owner = call.map(|call| self.trace.process_of(call));
-            let key = StreamKey { process: process.or(owner), ..operation.stream };
+            let process = key.process.or(owner);
+            // Where neither says whose it is, the others of its stream do: else one stream would be
+            // two, which nothing keeps in order.
+            let of_stream = || owners.get(&(key.device, key.number)).copied().flatten();
+            let key = StreamKey { process: process.or_else(of_stream), ..key };
             let stream = streams.enter(&mut self.trace, key);
             self.trace.operations.push(Operation {
-                start,
+                start: operation.start.abs_diff(first),
                 duration: operation.duration.unsigned_abs(),
                 bytes: operation.bytes,
                 call,
@@ -316,6 +327,21 @@ impl Builder {
             });
         }
         streams
+    }
+
+    /// Whose a device's stream of a number is: of those that are known of its operations, the only
+    /// process; none where there are several, each with a stream of this number.
+    fn owners(&self, found: &[FoundOperation], calls: &[Option<CallId>]) -> Owners {
+        let mut owners = Owners::new();
+        for (operation, call) in found.iter().zip(calls) {
+            let key = operation.stream;
+            let process = key.process.or_else(|| call.map(|call| self.trace.process_of(call)));
+            if process.is_some() {
+                let owner = owners.entry((key.device, key.number)).or_insert(process);
+                *owner = owner.filter(|owner| Some(*owner) == process);
+            }
+        }
+        owners
     }
 
     /// Takes what is said of waits: of streams in which something was done.
@@ -375,6 +401,9 @@ impl Builder {
         self.trace.steps.sort_by_key(|step| step.start);
     }
 }
+
+/// By device and number of a stream, the process that it is of.
+type Owners = HashMap<(u32, i64), Option<ProcessId>>;
 
 /// The streams of a trace that is being built.
 #[derive(Debug, Default)]

@@ -39,10 +39,12 @@ macro_rules! columns {
 }
 
 columns! {
-    start_ns: "start_ns" | "start";
+    start_ns: "start_ns";
     start_us: "start_us";
-    duration_ns: "duration_ns" | "duration";
+    start: "start";
+    duration_ns: "duration_ns";
     duration_us: "duration_us";
+    duration: "duration";
     kind: "kind";
     stream: "stream";
     bytes: "bytes";
@@ -79,17 +81,22 @@ fn read_all(reader: impl Read, builder: &mut Builder) -> Result<(), ReadError> {
     let mut reader = ReaderBuilder::new().flexible(true).trim(Trim::All).from_reader(lines);
     let heading = reader.byte_headers().map_err(of_csv)?.clone();
     let columns = Columns::of(&heading);
-    let missing = |name: &str| {
+    let wrong = |name: &str, reason: &'static str| {
         let place = Place::Cell { line: 1, column: name.to_owned() };
-        ReadError::wrong(place, "there is no such column")
+        ReadError::wrong(place, reason)
     };
+    let missing = "there is no such column";
+    // A guess would be wrong by a factor of 1000 and nobody would notice.
+    let no_unit = "the name has no unit; end it with _ns or _us";
     if columns.start_ns.or(columns.start_us).is_none() {
-        return Err(missing("start_ns"));
+        let unnamed = columns.start.map(|_| wrong("start", no_unit));
+        return Err(unnamed.unwrap_or_else(|| wrong("start_ns", missing)));
     }
     if columns.duration_ns.or(columns.duration_us).is_none() {
-        return Err(missing("duration_ns"));
+        let unnamed = columns.duration.map(|_| wrong("duration", no_unit));
+        return Err(unnamed.unwrap_or_else(|| wrong("duration_ns", missing)));
     }
-    columns.kind.ok_or_else(|| missing("kind"))?;
+    columns.kind.ok_or_else(|| wrong("kind", missing))?;
 
     let (mut record, mut next) = (ByteRecord::new(), ByteRecord::new());
     let mut more = reader.read_byte_record(&mut record).map_err(of_csv)?;
@@ -109,6 +116,14 @@ fn read_all(reader: impl Read, builder: &mut Builder) -> Result<(), ReadError> {
         }
         more = read?;
         std::mem::swap(&mut record, &mut next);
+    }
+    if reader.get_ref().is_cut_off() {
+        // Files that people write end so, too.
+        builder.remark(
+            "The last line of the CSV does not end: if the file was cut off there, what stands last \
+             in it may be cut, too."
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -205,6 +220,7 @@ impl<'a> Row<'a> {
         let copy = |direction| OperationKind::Copy(direction, memory);
         match kind.unwrap_or_default() {
             b"kernel" => self.operation(OperationKind::Kernel, builder),
+            b"graph" => self.operation(OperationKind::Graph, builder),
             b"htod" => self.operation(copy(Direction::HostToDevice), builder),
             b"dtoh" => self.operation(copy(Direction::DeviceToHost), builder),
             b"dtod" => self.operation(copy(Direction::DeviceToDevice), builder),
@@ -219,7 +235,7 @@ impl<'a> Row<'a> {
             b"call" => self.call(Said::Call, builder),
             b"step" => self.step(builder),
             _ => Err(Wrong::in_column("kind")(
-                "none of kernel, htod, dtoh, dtod, peer, htoh, memset, callback, launch, sync, wait, call, step",
+                "none of kernel, graph, htod, dtoh, dtod, peer, htoh, memset, callback, launch, sync, wait, call, step",
             )),
         }
     }

@@ -231,7 +231,8 @@ pub(super) fn nanoseconds(microseconds: &[u8]) -> Option<i64> {
             return None;
         }
         let digit = |at: usize| fraction[..end].get(at).map_or(0, |digit| i64::from(digit - b'0'));
-        value += digit(0) * 100 + digit(1) * 10 + digit(2) + i64::from(digit(3) >= 5);
+        let below = digit(0) * 100 + digit(1) * 10 + digit(2) + i64::from(digit(3) >= 5);
+        value = value.checked_add(below)?;
         rest = &fraction[end..];
     }
     if !rest.is_empty() {
@@ -347,6 +348,7 @@ mod unit_tests {
             "1e400",
             "0x10",
             "99999999999999999999",
+            "9223372036854775.9",
             "1 2",
             "--1",
             "1einf",

@@ -224,10 +224,14 @@ impl<'a> Event<'a> {
 
     fn copy(self, builder: &mut Builder) -> Result<(), &'static str> {
         let name = self.name.ok_or("no name")?.text();
-        let kind = copy_kind(&name).ok_or(
-            "a copy whose name does not say from where to where (HtoD, DtoH, DtoD or PtoP)",
-        )?;
-        self.operation(kind, builder)
+        match copy_kind(&name) {
+            Some(Some(kind)) => self.operation(kind, builder),
+            // From host memory to host memory: no device has to do with it.
+            Some(None) => Ok(()),
+            None => {
+                Err("a copy whose name does not say from where to where (HtoD, DtoH, DtoD, PtoP)")
+            }
+        }
     }
 
     fn operation(self, kind: OperationKind, builder: &mut Builder) -> Result<(), &'static str> {
@@ -330,26 +334,30 @@ fn identity(text: &[u8]) -> i64 {
     })
 }
 
-/// What a copy's name says of it, such as `Memcpy HtoD (Pageable -> Device)`.
-fn copy_kind(name: &str) -> Option<OperationKind> {
-    const WORDS: [(&str, Direction); 12] = [
-        ("HtoD", Direction::HostToDevice),
-        ("HtoA", Direction::HostToDevice),
-        ("HostToDevice", Direction::HostToDevice),
-        ("DtoH", Direction::DeviceToHost),
-        ("AtoH", Direction::DeviceToHost),
-        ("DeviceToHost", Direction::DeviceToHost),
-        ("DtoD", Direction::DeviceToDevice),
-        ("AtoD", Direction::DeviceToDevice),
-        ("DtoA", Direction::DeviceToDevice),
-        ("DeviceToDevice", Direction::DeviceToDevice),
-        ("PtoP", Direction::PeerToPeer),
-        ("PeerToPeer", Direction::PeerToPeer),
+/// What a copy's name says of it, such as `Memcpy HtoD (Pageable -> Device)`; `Some(None)` for one
+/// from host to host.
+fn copy_kind(name: &str) -> Option<Option<OperationKind>> {
+    const WORDS: [(&str, Option<Direction>); 15] = [
+        ("HtoD", Some(Direction::HostToDevice)),
+        ("HtoA", Some(Direction::HostToDevice)),
+        ("HostToDevice", Some(Direction::HostToDevice)),
+        ("DtoH", Some(Direction::DeviceToHost)),
+        ("AtoH", Some(Direction::DeviceToHost)),
+        ("DeviceToHost", Some(Direction::DeviceToHost)),
+        ("DtoD", Some(Direction::DeviceToDevice)),
+        ("AtoA", Some(Direction::DeviceToDevice)),
+        ("AtoD", Some(Direction::DeviceToDevice)),
+        ("DtoA", Some(Direction::DeviceToDevice)),
+        ("DeviceToDevice", Some(Direction::DeviceToDevice)),
+        ("PtoP", Some(Direction::PeerToPeer)),
+        ("PeerToPeer", Some(Direction::PeerToPeer)),
+        ("HtoH", None),
+        ("HostToHost", None),
     ];
     let (_, direction) = WORDS.iter().find(|(word, _)| name.contains(word))?;
     let pageable = name.contains("Pageable");
     let memory = if pageable { Memory::Pageable } else { Memory::Pinned };
-    Some(OperationKind::Copy(*direction, memory))
+    Some(direction.map(|direction| OperationKind::Copy(direction, memory)))
 }
 
 /// The part of the file that is in memory: whole values, from where reading stands.

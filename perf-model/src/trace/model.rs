@@ -1,6 +1,6 @@
 //! The one form that all traces are brought into.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::call::CallKind;
 use super::names::Names;
@@ -63,7 +63,7 @@ pub struct Trace {
     pub processes: Vec<i64>,
     /// Threads that made calls.
     pub threads: Vec<Thread>,
-    /// Devices that did something.
+    /// Devices: those that did something in the file.
     pub devices: Vec<Device>,
     /// Streams that something was done in.
     pub streams: Vec<Stream>,
@@ -145,6 +145,8 @@ impl Operation {
 pub enum OperationKind {
     /// A kernel ran.
     Kernel,
+    /// A graph ran, of which the file does not say what was in it.
+    Graph,
     /// Memory was copied.
     Copy(Direction, Memory),
     /// Memory was set to a value.
@@ -244,6 +246,14 @@ pub struct Step {
     pub duration: u64,
 }
 
+impl Step {
+    /// When it ended, in nanoseconds since the trace's first event.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.duration)
+    }
+}
+
 /// What was not taken as it is in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
@@ -262,27 +272,39 @@ impl Trace {
         operations.max(calls).unwrap_or(0)
     }
 
-    /// What is said of how long a trace takes: a step, on average, where it marks steps, and else the
-    /// whole, in nanoseconds. The last step ends when the GPU has done what was asked of it until
-    /// then: a CPU that is ahead of the GPU marks steps that are shorter than they are.
+    /// What is said of how long a trace takes: a step ([`Trace::step_ns`]), where it marks steps, and
+    /// else the whole, in nanoseconds.
     #[must_use]
     pub fn measure(&self) -> u64 {
-        let Some(from) = self.steps.iter().map(|step| step.start).min() else {
-            return self.length_ns();
+        self.step_ns().map_or_else(|| self.length_ns(), |step| step as u64)
+    }
+
+    /// How long a step takes on average, in nanoseconds, where steps are marked: from the first one's
+    /// begin to the end of what was asked of the GPU until the last one's end. A CPU that is ahead of
+    /// the GPU marks steps that are shorter than they are.
+    #[must_use]
+    pub fn step_ns(&self) -> Option<f64> {
+        let from = self.steps.iter().map(|step| step.start).min()?;
+        let marked = self.steps.iter().map(Step::end).max()?;
+        let done = self.asked_in_steps().map(|at| self.operations[at].end()).max();
+        Some((done.unwrap_or(marked).max(marked) - from) as f64 / self.steps_of_a_thread())
+    }
+
+    /// The places of the operations that were asked for in steps, and between them.
+    pub(crate) fn asked_in_steps(&self) -> impl Iterator<Item = usize> {
+        let from = self.steps.iter().map(|step| step.start).min().unwrap_or(u64::MAX);
+        let marked = self.steps.iter().map(Step::end).max().unwrap_or(0);
+        let asked = |operation: &Operation| {
+            operation.call.map_or(operation.start, |call| self.calls[call.index()].start)
         };
-        let marked = self.steps.iter().map(|step| step.start.saturating_add(step.duration)).max();
-        let marked = marked.unwrap_or(from);
-        let asked = |operation: &&Operation| {
-            let call =
-                operation.call.map_or(operation.start, |call| self.calls[call.index()].start);
-            (from..=marked).contains(&call)
-        };
-        let done = self.operations.iter().filter(asked).map(Operation::end).max();
-        let mut threads: Vec<ThreadId> = self.steps.iter().map(|step| step.thread).collect();
-        threads.sort_unstable();
-        threads.dedup();
-        let steps = (self.steps.len() / threads.len()).max(1) as u64;
-        (done.unwrap_or(marked).max(marked) - from) / steps
+        let is_asked = move |at: &usize| (from..=marked).contains(&asked(&self.operations[*at]));
+        (0..self.operations.len()).filter(is_asked)
+    }
+
+    /// How many steps each thread that marks some has, on average.
+    pub(crate) fn steps_of_a_thread(&self) -> f64 {
+        let threads: HashSet<ThreadId> = self.steps.iter().map(|step| step.thread).collect();
+        self.steps.len() as f64 / threads.len().max(1) as f64
     }
 
     /// Of each thread that marks steps, the places of its calls, in order.
@@ -302,6 +324,16 @@ impl Trace {
     #[must_use]
     pub fn events(&self) -> usize {
         self.operations.len() + self.calls.len()
+    }
+
+    /// How many devices did something: fewer than [`Trace::devices`] where a part of a trace is kept.
+    #[must_use]
+    pub fn busy_devices(&self) -> usize {
+        let mut busy = vec![false; self.devices.len()];
+        for operation in &self.operations {
+            busy[self.device_of(operation).index()] = true;
+        }
+        busy.into_iter().filter(|busy| *busy).count()
     }
 
     /// The process that made a call.

@@ -1,7 +1,7 @@
 //! SQLite exports of Nsight Systems (`nsys export --type sqlite`).
 //!
-//! Tables `CUPTI_ACTIVITY_KIND_KERNEL`, `_MEMCPY`, `_MEMSET`, `_RUNTIME`, `_SYNCHRONIZATION` and
-//! `_CUDA_EVENT`; names are in `StringIds`. Tables are left out of an export where nothing was
+//! Tables `CUPTI_ACTIVITY_KIND_KERNEL`, `_MEMCPY`, `_MEMSET`, `_GRAPH_TRACE`, `_RUNTIME`,
+//! `_SYNCHRONIZATION` and `_CUDA_EVENT`; names are in `StringIds`. Tables are left out of an export where nothing was
 //! recorded, and columns differ by version: what is there is asked of the database.
 
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ use super::model::{Direction, Memory, NameId, OperationKind, ProcessId};
 const KERNEL: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
 const MEMCPY: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
 const MEMSET: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
+const GRAPH_TRACE: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 const RUNTIME: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 const SYNCHRONIZATION: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
 const CUDA_EVENT: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
@@ -25,12 +26,13 @@ const CUDA_EVENT: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 pub(super) fn read(path: &Path, builder: &mut Builder) -> Result<(), ReadError> {
     let database = open(path)?;
     let (names, records) = (HashMap::new(), HashMap::new());
-    let mut reader = Reader { database: &database, builder, names, records };
+    let mut reader = Reader { database: &database, builder, names, records, graphs: 0 };
     let mut tables = 0;
-    let takes: [(&str, Take); 4] = [
+    let takes: [(&str, Take); 5] = [
         (KERNEL, |reader, row| reader.kernel(row)),
         (MEMCPY, |reader, row| reader.memcpy(row)),
         (MEMSET, |reader, row| reader.memset(row)),
+        (GRAPH_TRACE, |reader, row| reader.graph(row)),
         (RUNTIME, |reader, row| reader.call(row)),
     ];
     for (table, take) in takes {
@@ -44,6 +46,14 @@ pub(super) fn read(path: &Path, builder: &mut Builder) -> Result<(), ReadError> 
     // What calls waited for, where that was recorded: records first, which waits speak of.
     reader.table(CUDA_EVENT, |reader, row| reader.record(row))?;
     reader.table(SYNCHRONIZATION, |reader, row| reader.wait(row))?;
+    if reader.graphs > 0 {
+        let remark = format!(
+            "{} launches of graphs were traced as wholes: what is in them is not known, and each costs \
+             a kernel's end, whatever it copies (nsys profile --cuda-graph-trace=node says more).",
+            reader.graphs
+        );
+        builder.remark(remark);
+    }
     Ok(())
 }
 
@@ -66,10 +76,12 @@ struct Reader<'a> {
     names: HashMap<i64, NameId>,
     /// Streams in which events were recorded, and the correlations of the calls that did it.
     records: HashMap<(Option<ProcessId>, EventRecord), (StreamKey, u64)>,
+    /// How many graphs ran of which nobody recorded what was in them.
+    graphs: u64,
 }
 
 /// The columns that are looked for; each table has some of them.
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 19] = [
     "start",
     "end",
     "deviceId",
@@ -87,6 +99,7 @@ const COLUMNS: [&str; 18] = [
     "syncType",
     "eventId",
     "eventSyncId",
+    "graphId",
     "rowid",
 ];
 
@@ -235,6 +248,22 @@ impl Reader<'_> {
         Ok(self.named_operation(row, kind, name))
     }
 
+    /// A graph ran, with nothing recorded of what was in it.
+    fn graph(&mut self, row: &Fields<'_>) -> Result<Result<(), &'static str>, ReadError> {
+        let (times, id) = match (row.times(), row.get("graphId")) {
+            (Ok(times), Ok(id)) => (times, id),
+            (Err(reason), _) | (_, Err(reason)) => return Ok(Err(reason)),
+        };
+        // Where times were not to be had CUPTI gives 0 and 0.
+        if times.is_none_or(|times| times == (0, 0)) {
+            return Ok(Ok(()));
+        }
+        let name = self.builder.name(&format!("graph {}", id.unwrap_or(0)))?;
+        let entered = self.named_operation(row, OperationKind::Graph, name);
+        self.graphs += u64::from(entered.is_ok());
+        Ok(entered)
+    }
+
     fn operation(
         &mut self,
         row: &Fields<'_>,
@@ -356,7 +385,51 @@ fn copy_name(kind: OperationKind) -> &'static str {
         OperationKind::Copy(Direction::PeerToPeer, _) => "memcpy PtoP",
         OperationKind::Copy(Direction::DeviceToDevice, _)
         | OperationKind::Kernel
+        | OperationKind::Graph
         | OperationKind::Memset
         | OperationKind::Callback => "memcpy DtoD",
+    }
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::super::{OperationKind, Options, read_file};
+    use super::Connection;
+
+    #[test]
+    fn graphs_that_were_traced_as_wholes_are_operations() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("graphs.sqlite");
+        let process = 9_i64 << 24;
+        let database = Connection::open(&path).unwrap();
+        let text = format!(
+            "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+             INSERT INTO StringIds VALUES (1, 'cudaGraphLaunch_v10000');
+             CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER,
+               globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES
+               (1000, 6000, {process} + 9, 1, 1), (7000, 9000, {process} + 9, 2, 1);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER, end INTEGER,
+               deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER,
+               graphId INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES
+               (8000, 58000, 0, 7, 1, {process}, 3), (0, 0, 0, 7, 2, {process}, 3);"
+        );
+        database.execute_batch(&text).unwrap();
+        let trace = read_file(&path, &Options::default()).unwrap();
+        assert_eq!(trace.operations.len(), 1);
+        let graph = &trace.operations[0];
+        assert_eq!(
+            (graph.kind, graph.start, graph.duration),
+            (OperationKind::Graph, 7_000, 50_000)
+        );
+        assert_eq!(graph.call.map(|call| call.index()), Some(0));
+        assert_eq!(trace.names.get(graph.name), "graph 3");
+        assert!(trace.notes.remarks[0].starts_with("1 launches of graphs were traced as wholes"));
+
+        // Without that table there is nothing to predict anything from.
+        database.execute_batch("DROP TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE").unwrap();
+        let trace = read_file(&path, &Options::default()).unwrap();
+        assert!(trace.notes.remarks[0].contains("no kernel, copy or graph"));
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::model::{
-    Call, CallId, Device, DeviceId, Event, NameId, ProcessId, StreamId, Target, ThreadId, Trace,
-    Wait,
+    Call, CallId, Device, DeviceId, Event, NameId, Operation, ProcessId, StreamId, Target,
+    ThreadId, Trace, Wait,
 };
 
 impl Trace {
@@ -16,7 +16,8 @@ impl Trace {
         let begin = traces.iter().map(|trace| trace.origin_ns).min().unwrap_or(0);
         let offset = |trace: &Trace| trace.origin_ns.abs_diff(begin);
         // At the same time: each begins before the first of them ends.
-        let first_end = traces.iter().map(|trace| offset(trace) + trace.length_ns()).min();
+        let end = |trace: &Trace| offset(trace).saturating_add(trace.length_ns());
+        let first_end = traces.iter().map(end).min();
         let aligned = first_end.is_some_and(|end| traces.iter().all(|it| offset(it) < end));
         let mut whole = Trace { origin_ns: begin, ..Trace::default() };
         if !aligned {
@@ -145,26 +146,43 @@ impl Trace {
         });
         let kept: Vec<_> = kept.collect();
 
-        // Calls of processes that are kept; with devices chosen, of those with something on them.
-        let owners: HashSet<ProcessId> =
-            kept.iter().filter_map(|it| it.call).map(|call| self.process_of(call)).collect();
-        let is_kept = |call: &Call| {
-            let process = self.threads[call.thread.index()].process;
+        // Calls and steps of processes that are kept; with devices chosen, of those with something on
+        // them.
+        let process_of = |it: &Operation| {
+            let of_stream = self.streams[it.stream.index()].process;
+            it.call.map(|call| self.process_of(call)).or(of_stream)
+        };
+        let owners: HashSet<ProcessId> = kept.iter().filter_map(process_of).collect();
+        let is_kept = |thread: ThreadId| {
+            let process = self.threads[thread.index()].process;
             is_process(process) && (devices.is_empty() || owners.contains(&process))
         };
+        let calls = self.calls.iter().enumerate();
         let order: Vec<usize> =
-            self.calls.iter().enumerate().filter(|(_, it)| is_kept(it)).map(|(at, _)| at).collect();
-        let threads = &self.threads;
-        let steps: Vec<_> = self
-            .steps
-            .iter()
-            .filter(|step| is_process(threads[step.thread.index()].process))
-            .copied()
-            .collect();
-        self.steps = steps;
+            calls.filter(|(_, call)| is_kept(call.thread)).map(|(at, _)| at).collect();
+        self.steps = self.steps.iter().filter(|step| is_kept(step.thread)).copied().collect();
         self.operations = kept;
         let calls = std::mem::take(&mut self.calls);
         self.take_calls(&calls, &order);
+        self.begin_with_first();
+    }
+
+    /// Counts times from the first call or operation that is left.
+    fn begin_with_first(&mut self) {
+        let operations = self.operations.iter().map(|operation| operation.start);
+        let Some(first) = operations.chain(self.calls.iter().map(|call| call.start)).min() else {
+            return;
+        };
+        self.origin_ns = self.origin_ns.saturating_add_unsigned(first);
+        self.operations.iter_mut().for_each(|operation| operation.start -= first);
+        self.calls.iter_mut().for_each(|call| call.start -= first);
+        // What was a step of what is not left is none any more.
+        self.steps.retain(|step| step.end() > first);
+        for step in &mut self.steps {
+            let end = step.end() - first;
+            step.start = step.start.saturating_sub(first);
+            step.duration = end - step.start;
+        }
     }
 }
 
@@ -199,7 +217,7 @@ start_ns,duration_ns,kind,device,stream,name,correlation,thread,process,event_st
         let mut trace = read(TEXT);
         trace.keep(&[1], &[]);
         assert_eq!((names(&trace), trace.calls.len()), (vec!["b", "c"], 4));
-        assert_eq!((trace.waits.len(), trace.steps.len()), (1, 1));
+        assert_eq!((trace.waits.len(), trace.steps.len(), trace.busy_devices()), (1, 1, 1));
         assert_eq!(trace.waits[0].call, CallId::of(1));
         assert_eq!(trace.operations[1].call, Some(CallId::of(2)));
 
@@ -208,9 +226,31 @@ start_ns,duration_ns,kind,device,stream,name,correlation,thread,process,event_st
         assert_eq!((names(&trace), trace.calls.len()), (vec!["a"], 1));
         assert_eq!((trace.waits.len(), trace.steps.len()), (0, 0));
 
+        // What process 200 marks is no step of what is on device 0.
+        let mut trace = read(TEXT);
+        trace.keep(&[0], &[]);
+        assert_eq!((names(&trace), trace.calls.len()), (vec!["a"], 1));
+        assert_eq!((trace.steps.len(), trace.busy_devices()), (0, 1));
+
         let mut trace = read(TEXT);
         trace.keep(&[0], &[200]);
         assert_eq!((trace.operations.len(), trace.calls.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_part_is_as_if_it_were_alone() {
+        let alone: String =
+            TEXT.split_inclusive('\n').filter(|line| !line.contains(",100,,")).collect();
+        let alone = read(&alone);
+        let later = TEXT.replace("100,5,launch", "0,5,launch").replace("110,50", "10,50");
+        let mut part = read(&later);
+        part.keep(&[], &[200]);
+        assert_eq!((part.origin_ns, part.length_ns()), (alone.origin_ns, alone.length_ns()));
+        let times = |it: &Trace| {
+            let operations = it.operations.iter().map(|it| (it.start, it.duration));
+            operations.chain(it.steps.iter().map(|it| (it.start, it.duration))).collect::<Vec<_>>()
+        };
+        assert_eq!(times(&part), times(&alone));
     }
 
     #[test]
@@ -236,5 +276,9 @@ start_ns,duration_ns,kind,device,stream,name,correlation,thread,process,event_st
         let whole = Trace::together(vec![read(TEXT), read(tomorrow)]);
         assert!(whole.notes.remarks[0].contains("do not agree"));
         assert_eq!(whole.length_ns(), 85);
+        // Clocks as far from each other as can be.
+        let at = |origin_ns: i64| Trace { origin_ns, ..read(TEXT) };
+        let whole = Trace::together(vec![at(i64::MAX), at(i64::MIN)]);
+        assert_eq!((whole.length_ns(), whole.notes.remarks.len()), (85, 1));
     }
 }

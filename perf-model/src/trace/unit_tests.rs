@@ -175,6 +175,16 @@ fn one_program_in_each_kind_of_file() {
 }
 
 #[test]
+fn copies_between_arrays_are_the_devices_and_those_within_the_host_are_nobodys() {
+    let copy = |name: &str| KINETO.replace("Memcpy DtoH (Device -> Pageable)", name);
+    let arrays = read(&copy("Memcpy AtoA (Array -> Array)"));
+    let kind = OperationKind::Copy(Direction::DeviceToDevice, Memory::Pinned);
+    assert_eq!(arrays.operations[1].kind, kind);
+    assert_eq!(read(&copy("Memcpy HtoH (Pinned -> Pinned)")).operations.len(), 1);
+    assert!(refused(&copy("Memcpy Unknown")).contains("from where to where"));
+}
+
+#[test]
 fn arrays_alone_compressed_files_and_marks_are_read() {
     let (_, events) = KINETO.split_once("\"traceEvents\":").unwrap();
     let (events, _) = events.rsplit_once("\"traceName\"").unwrap();
@@ -214,6 +224,12 @@ fn a_trace_that_is_cut_off_is_refused_with_the_place_or_salvaged() {
             assert!(trace.notes.remarks[0].contains("cut off"), "{:?}", trace.notes);
         }
     }
+    // A number that was cut is a number.
+    let cut = read("start_ns,kind,duration_ns\n0,kernel,10000\n20000,kernel,10");
+    assert_eq!((cut.operations.len(), cut.operations[1].duration), (2, 10));
+    assert!(cut.notes.remarks[0].contains("the file was cut off"), "{:?}", cut.notes);
+    assert!(read("start_ns,kind,duration_ns\n0,kernel,10000\n").notes.remarks.is_empty());
+
     let most = &KINETO[..KINETO.find("{\"ph\": \"X\", \"cat\": \"user_annotation\"").unwrap()];
     assert_eq!(shown(&read_text(most.as_bytes(), &SALVAGE).unwrap()).len(), whole - 1);
 }
@@ -240,6 +256,8 @@ fn what_is_wrong_is_refused_with_its_place() {
         (&event("\"name\":\"k\",\"ts\":1,\"dur\":9e13,\"pid\":0,\"tid\":7"), "no trace can have"),
         ("start_ns,duration_ns,name\n1,2,k\n", "neither a Chrome trace"),
         ("start_ns,kind\n", "line 1, column duration_ns: there is no such column"),
+        ("start,duration_us,kind\n1,2,kernel\n", "line 1, column start: the name has no unit"),
+        ("start_us,duration,kind\n1,2,kernel\n", "column duration: the name has no unit; end it"),
         ("start_ns,duration_ns,kind\n1,2,kernel\n\n3,x,kernel\n", "line 4, column duration_ns"),
         ("start_ns,duration_ns,kind\r\n1,2,kernel\r\n3,x,kernel", "line 3, column duration_ns"),
         ("start_ns,duration_ns,kind,name\n1,2,kernel,k\n3,4,ker", "(line 3), in the middle"),
@@ -333,6 +351,29 @@ start_ns,duration_ns,kind,device,stream,name,correlation,thread,process
     let calls: Vec<_> = trace.operations.iter().map(|o| o.call.unwrap().index()).collect();
     assert_eq!(calls, [1, 0, 2]);
     assert_eq!((trace.streams.len(), trace.devices.len()), (2, 2));
+}
+
+#[test]
+fn a_stream_is_one_also_where_calls_are_missing() {
+    let text = "\
+start_ns,duration_ns,kind,device,stream,name,correlation,thread,process
+0,5,launch,,,cuLaunchKernel,1,1,100
+1,5,launch,,,cuLaunchKernel,3,1,200
+10,10,kernel,0,7,a,,,
+20,10,kernel,0,7,b,1,,
+30,10,kernel,0,7,c,2,,
+40,10,kernel,1,7,d,2,,
+";
+    let streams = |text: &str| {
+        let trace = read(text);
+        let of = |it: &Operation| trace.streams[it.stream.index()];
+        let process = |it: &Operation| of(it).process.map(|it| trace.processes[it.index()]);
+        (trace.streams.len(), trace.operations.iter().map(process).collect::<Vec<_>>())
+    };
+    assert_eq!(streams(text), (2, vec![Some(100), Some(100), Some(100), None]));
+    // Two processes have one of this number: whose the others are nobody knows.
+    let two = text.replace("40,10,kernel,1,7,d,2", "40,10,kernel,0,7,d,3");
+    assert_eq!(streams(&two), (3, vec![None, Some(100), None, Some(200)]));
 }
 
 #[test]

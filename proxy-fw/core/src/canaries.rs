@@ -34,6 +34,11 @@ pub enum Canary {
     IgnorePathSet,
     /// Link: a path that is there again is not tried.
     ForgetPath,
+    /// Link: a path that nothing comes back from is used like the others.
+    UseDeadPaths,
+    /// Link: what only acknowledges takes the quickest path, wherever that came from, and so does what
+    /// is sent again when no path is good.
+    AnswerByQuickest,
     /// Outstanding requests do not run out.
     DropCompletionTimer,
     /// A tag that was given up on is used again at once.
@@ -58,14 +63,37 @@ pub enum Canary {
     DropHeld,
     /// Host: what a device sent before it was reset is taken after that.
     KeepStale,
+    /// Link: what was queued or stored for a device when its host asserted PERST# goes to it after
+    /// that.
+    KeepQueueAtPerst,
     /// Host: with a binding that fails do all others of its box.
     FailNeighbours,
     /// Box: a device goes to its next host as its last one left it.
     SkipReset,
     /// Box: a device that is not ready after a reset is not asked again.
     AskOnce,
+    /// Host: once a port has memory windows they stay as they are.
+    KeepWindows,
+    /// Host: a device that took nothing for too long is not waited for when it takes something again.
+    KeepStuck,
+    /// Box: of a device's answer in several parts each is taken for the first.
+    ForgetProgress,
+    /// Box: what comes under the ID of a function that is not there is its first one's.
+    TakeNobodys,
+    /// A completion that a proxy makes is for nobody.
+    RefuseAsNobody,
+    /// Switch: what a device asks of another one goes aside though it is to be redirected.
+    IgnoreRequestRedirect,
+    /// Switch: so does what a device answers another one.
+    IgnoreCompletionRedirect,
+    /// Box: what a function asked before it was reset is answered after that.
+    KeepTagsAtFlr,
+    /// Box: what all functions of a device asked is forgotten when one of them is reset.
+    FlrForAll,
     /// A manager of an earlier term is obeyed.
     IgnoreTerm,
+    /// One answer in eight is not given.
+    SwallowAnswer,
     /// A frame that is none is dropped without being counted.
     DropUncounted,
 }
@@ -73,7 +101,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 31] = [
+    pub const ALL: [Canary; 44] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -88,6 +116,8 @@ impl Canary {
         Self::EndlessTurn,
         Self::IgnorePathSet,
         Self::ForgetPath,
+        Self::UseDeadPaths,
+        Self::AnswerByQuickest,
         Self::DropCompletionTimer,
         Self::ReuseQuarantinedTag,
         Self::EndSplitEarly,
@@ -100,10 +130,21 @@ impl Canary {
         Self::PassHeld,
         Self::DropHeld,
         Self::KeepStale,
+        Self::KeepQueueAtPerst,
         Self::FailNeighbours,
         Self::SkipReset,
         Self::AskOnce,
+        Self::KeepWindows,
+        Self::KeepStuck,
+        Self::ForgetProgress,
+        Self::TakeNobodys,
+        Self::RefuseAsNobody,
+        Self::IgnoreRequestRedirect,
+        Self::IgnoreCompletionRedirect,
+        Self::KeepTagsAtFlr,
+        Self::FlrForAll,
         Self::IgnoreTerm,
+        Self::SwallowAnswer,
         Self::DropUncounted,
     ];
 }

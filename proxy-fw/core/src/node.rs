@@ -242,6 +242,9 @@ impl Node {
     }
 
     pub(crate) fn answer(&mut self, id: OperationId, result: Result<Answer, ControlError>) {
+        if id.0 % 8 == 5 && planted(Canary::SwallowAnswer) {
+            return;
+        }
         let room = self.answers.push_back((id, result)).is_ok();
         assert!(room, "`admit` keeps room");
     }

@@ -12,11 +12,12 @@ use tlp_codec::ids::NodeId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
 /// Messages that wait in either direction. Towards the data plane a full queue stops reading from
-/// the manager; towards the manager it stops taking answers and events out of the core.
+/// the manager; towards the manager it stops taking answers and events out of the core, and requests
+/// into it.
 const QUEUE: usize = 64;
 
 /// How long a connection to one of the manager's addresses may take. The kernel alone would try for
@@ -59,6 +60,8 @@ pub struct ControlHandle {
     /// Counts connections, as the client does: answers carry the numbers of one connection and
     /// mean something else in the next.
     connection: u64,
+    /// Was looked at, and is not taken yet.
+    next: Option<Inbound>,
     _thread: Option<JoinHandle<()>>,
 }
 
@@ -67,7 +70,7 @@ impl ControlHandle {
     pub fn pair() -> (Self, blocking::SyncSender<Inbound>, mpsc::Receiver<Said>) {
         let (to_plane, inbound) = blocking::sync_channel(QUEUE);
         let (outbound, from_plane) = mpsc::channel(QUEUE);
-        (Self { inbound, outbound, connection: 0, _thread: None }, to_plane, from_plane)
+        (Self { inbound, outbound, connection: 0, next: None, _thread: None }, to_plane, from_plane)
     }
 
     /// Dials `manager` (HOST:PORT) from a thread of its own, for as long as the process lives.
@@ -87,9 +90,17 @@ impl ControlHandle {
         Ok(handle)
     }
 
+    /// Whether the next thing from the manager is a request, if there is one.
+    pub fn is_asked(&mut self) -> bool {
+        if self.next.is_none() {
+            self.next = self.inbound.try_recv().ok();
+        }
+        matches!(self.next, Some(Inbound::Request { .. }))
+    }
+
     /// The next thing from the manager, if there is one.
     pub fn try_recv(&mut self) -> Option<Inbound> {
-        let inbound = self.inbound.try_recv().ok()?;
+        let inbound = self.next.take().or_else(|| self.inbound.try_recv().ok())?;
         if let Inbound::Joined(_) = inbound {
             self.connection += 1;
         }
@@ -143,11 +154,15 @@ impl Client {
         let mut pause = FIRST_PAUSE;
         let mut complained = None;
         loop {
+            let joined = self.connection;
             let why = match self.once(&mut pause).await {
                 End::Stopped => return,
                 End::Refused(why) => format!("the manager refuses this proxy: {why}"),
                 End::Lost(why) => format!("no manager: {why}"),
             };
+            if self.connection != joined {
+                complained = None;
+            }
             // The same again and again is said once.
             if complained.as_ref() == Some(&why) {
                 debug!(manager = %self.manager, "{why}");
@@ -155,10 +170,11 @@ impl Client {
                 warn!(manager = %self.manager, "{why}; trying again");
                 complained = Some(why);
             }
-            if pause == FIRST_PAUSE {
-                complained = None;
+            // What is said meanwhile is for nobody, and the data plane may wait for room behind it.
+            let until_it_ends = async { while self.from_plane.recv().await.is_some() {} };
+            if timeout(pause, until_it_ends).await.is_ok() {
+                return;
             }
-            sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -181,14 +197,13 @@ impl Client {
         self.hello.node = Some(welcome.node);
         self.hello.term = self.hello.term.max(welcome.term);
         self.connection += 1;
-        if self.to_plane.send(Inbound::Joined(welcome)).is_err() {
-            return End::Stopped;
+        let nobody = None::<&mut TcpStream>;
+        if let Err(end) = self.hand_over(Inbound::Joined(welcome), nobody).await {
+            return end;
         }
         let end = self.converse(stream, inbox).await;
-        if self.to_plane.send(Inbound::Lost).is_err() {
-            return End::Stopped;
-        }
-        end
+        let nobody = None::<&mut TcpStream>;
+        self.hand_over(Inbound::Lost, nobody).await.map_or_else(|stopped| stopped, |()| end)
     }
 
     async fn connect(&self) -> Result<TcpStream, String> {
@@ -280,7 +295,7 @@ impl Client {
         match message {
             ToProxy::Request { id, term, body } => {
                 self.hello.term = self.hello.term.max(term);
-                self.hand_over(Inbound::Request { id, term, body }).await
+                self.hand_over(Inbound::Request { id, term, body }, Some(writer)).await
             }
             ToProxy::Ping => {
                 write_until(writer, &FromProxy::Pong, gone_at).await.map_err(End::Lost)
@@ -289,15 +304,29 @@ impl Client {
         }
     }
 
-    /// Waits for room in the data plane's queue without holding up the runtime's thread for good.
-    async fn hand_over(&mut self, mut message: Inbound) -> Result<(), End> {
+    /// Waits for room in the data plane's queue without holding up the runtime's thread for good. What
+    /// the data plane says meanwhile goes to the manager, if there is one: it takes no request while it
+    /// has no room for an answer, and each of the two would wait for the other.
+    async fn hand_over(
+        &mut self,
+        mut message: Inbound,
+        mut writer: Option<&mut (impl AsyncWrite + Unpin)>,
+    ) -> Result<(), End> {
         loop {
             match self.to_plane.try_send(message) {
                 Ok(()) => return Ok(()),
                 Err(blocking::TrySendError::Disconnected(_)) => return Err(End::Stopped),
                 Err(blocking::TrySendError::Full(back)) => message = back,
             }
-            sleep(Duration::from_millis(1)).await;
+            let said = timeout(Duration::from_millis(1), self.from_plane.recv()).await;
+            let Ok(said) = said else { continue };
+            let Some((connection, said)) = said else { return Err(End::Stopped) };
+            if let Some(writer) = writer.as_deref_mut()
+                && connection == self.connection
+            {
+                let gone_at = Instant::now() + self.silence;
+                write_until(writer, &said, gone_at).await.map_err(End::Lost)?;
+            }
         }
     }
 }
@@ -324,6 +353,13 @@ async fn connect_to_one(
 
 /// Takes the next whole message off the front of what was read.
 fn next(inbox: &mut Vec<u8>) -> Result<Option<ToProxy>, String> {
+    if inbox.starts_with(b"HTTP") {
+        return Err(
+            "it speaks HTTP: that is a REST API; --manager is where proxies dial in, port \
+                    7781 if nothing else was said"
+                .into(),
+        );
+    }
     match decode(inbox).map_err(|e| format!("it sends what is no message: {e}"))? {
         Decoded::Incomplete => Ok(None),
         Decoded::Message(message, used) => {

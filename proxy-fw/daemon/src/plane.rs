@@ -179,6 +179,9 @@ impl<R: Role> Plane<R> {
     fn receive_control(&mut self, now: Instant) -> bool {
         let mut any = false;
         for _ in 0..CONTROL_BATCH {
+            if self.control.is_asked() && !self.may_be_asked() {
+                break;
+            }
             let Some(message) = self.control.try_recv() else { break };
             any = true;
             match message {
@@ -195,6 +198,34 @@ impl<R: Role> Plane<R> {
                     debug!(id = id.0, ?body, "request");
                     self.role.handle_control(now, id, term, &body);
                 }
+            }
+        }
+        any
+    }
+
+    /// Whether the answer to one more request has room: in the role, whose own answers go first, and
+    /// towards the manager. One that is not taken holds back those behind it, and at last the manager.
+    fn may_be_asked(&mut self) -> bool {
+        // Whoever turns the plane says before that answer what the devices counted.
+        if self.role.is_asked_for_counters() {
+            return false;
+        }
+        self.tell_manager();
+        self.control.has_room()
+    }
+
+    /// Hands over what the role has to say to the manager, as far as there is room. Whether there was
+    /// anything.
+    fn tell_manager(&mut self) -> bool {
+        let mut any = false;
+        while self.control.has_room() {
+            let Some(message) = self.role.poll_control() else { break };
+            any = true;
+            debug!(?message, "to the manager");
+            if !self.joined {
+                self.messages_unsent += 1;
+            } else if !self.control.try_send(message) {
+                warn!("a message for the manager found no room");
             }
         }
         any
@@ -238,16 +269,7 @@ impl<R: Role> Plane<R> {
         if let Some(level) = self.role.poll_log_level() {
             crate::logs::set_level(level);
         }
-        while self.control.has_room() {
-            let Some(message) = self.role.poll_control() else { break };
-            any = true;
-            debug!(?message, "to the manager");
-            if !self.joined {
-                self.messages_unsent += 1;
-            } else if !self.control.try_send(message) {
-                warn!("a message for the manager found no room");
-            }
-        }
+        any |= self.tell_manager();
         self.note(any);
         Ok(any)
     }
@@ -407,6 +429,7 @@ impl<R: Role> Drop for Plane<R> {
 mod tests {
     use super::*;
     use proxy_core::boxes::{BoxConfig, BoxRole};
+    use proxy_core::control::{CONTROL_VERSION, FromProxy, OperationId, Request, Term, Welcome};
     use proxy_net::{Address, MemoryPort};
 
     fn plane() -> (Plane<BoxRole>, MemoryPort) {
@@ -514,6 +537,47 @@ mod tests {
         assert!(!plane.idle.looks(now));
         plane.note_read();
         assert!(plane.idle.looks(now));
+    }
+
+    /// Else the role, which has room for a few answers, drops requests.
+    #[test]
+    fn a_manager_that_does_not_read_is_answered_all_that_it_asked() {
+        let (port, _other) = MemoryPort::pair(MAX_FRAME, 8);
+        let (control, asks, mut answers) = ControlHandle::pair();
+        let role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
+        let mut plane =
+            Plane::new(role, vec![Box::new(port)], control, Spin::always(LONGEST_SLEEP));
+        let node = tlp_codec::ids::NodeId::new(7).unwrap();
+        let welcome = Welcome { version: CONTROL_VERSION, node, term: Term(1) };
+        asks.try_send(Inbound::Joined(welcome)).unwrap();
+        const ALL: u64 = 1000;
+        let (mut asked, mut answered) = (0, Vec::new());
+        for turn in 0..10 * ALL {
+            let body = match asked % 3 {
+                0 => Request::ReadCounters { from: u16::MAX },
+                _ => Request::ReadTable { from: u16::MAX },
+            };
+            let request = Inbound::Request { id: OperationId(asked), term: Term(1), body };
+            if asked < ALL && asks.try_send(request).is_ok() {
+                asked += 1;
+                // More of them come before the plane looks.
+                if asked % 7 != 0 {
+                    continue;
+                }
+            }
+            plane.receive().unwrap();
+            plane.transmit().unwrap();
+            if turn > ALL
+                && let Ok((_, FromProxy::Response { id, .. })) = answers.try_recv()
+            {
+                answered.push(id.0);
+            }
+            if answered.len() as u64 == ALL {
+                break;
+            }
+        }
+        answered.sort_unstable();
+        assert_eq!(answered, (0..ALL).collect::<Vec<_>>());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dxpu_flash::card::or_left_halted;
+use dxpu_flash::card::{GOES_ON, or_left_halted};
 use dxpu_flash::cli::{self, args::Args, usage};
 use dxpu_flash::failure::{Failure, Kind};
 
@@ -46,11 +46,12 @@ fn tell_noise(json: bool) {
         if !place.contains("probe-rs-") {
             return usual(panic);
         }
-        let failure = Failure::new(Kind::Lost, "the card answers what makes no sense").checks(&[
-            "noise on the JTAG cable: use a shorter one, and try a slower clock: --clock 1000",
-            "do the card and the probe share a ground?",
-            "give the same command again: writing goes on where it was",
-        ]);
+        let failure = Failure::new(Kind::Lost, "the card answers what makes no sense")
+            .check(
+                "noise on the JTAG cable: use a shorter one, and try a slower clock: --clock 1000",
+            )
+            .check("do the card and the probe share a ground?")
+            .check(format!("give the same command again: {GOES_ON}"));
         let failure = or_left_halted(failure);
         eprintln!("{}", failure.text(json));
         std::process::exit(failure.kind.exit_code().into());

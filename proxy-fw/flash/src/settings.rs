@@ -56,7 +56,8 @@ pub fn check(settings: &Settings) -> Result<(), Unusable> {
     match settings.addressing {
         Addressing::Dhcp => check_no_gateway(settings.stray_gateway.map(Ipv4Addr::from)),
         Addressing::Fixed { address, prefix, gateway } => {
-            check_fixed(address.into(), prefix, gateway.map(Ipv4Addr::from))
+            let subnet = Subnet { address: address.into(), prefix };
+            check_fixed(&subnet, gateway.map(Ipv4Addr::from), manager.into())
         }
     }
 }
@@ -92,18 +93,68 @@ fn check_no_gateway(gateway: Option<Ipv4Addr>) -> Result<(), Unusable> {
     Err(Unusable { key: "gateway", why, advice: Some(advice) })
 }
 
-fn check_fixed(address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4Addr>) -> Result<(), Unusable> {
+/// A card's own address, and its network.
+struct Subnet {
+    address: Ipv4Addr,
+    prefix: u8,
+}
+
+impl Subnet {
+    fn mask(&self) -> u32 {
+        u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0)
+    }
+
+    fn has(&self, address: Ipv4Addr) -> bool {
+        (address.to_bits() ^ self.address.to_bits()) & self.mask() == 0
+    }
+
+    /// What an address in it is that no station has. Of two addresses or one each is a station's
+    /// (RFC 3021).
+    fn no_station(&self, address: Ipv4Addr) -> Option<String> {
+        if self.prefix > 30 || !self.has(address) {
+            return None;
+        }
+        let what = match address.to_bits() & !self.mask() {
+            0 => "network",
+            rest if rest == !self.mask() => "broadcast",
+            _ => return None,
+        };
+        Some(format!("{address} is the {what} address of the subnet {self}"))
+    }
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let network = Ipv4Addr::from_bits(self.address.to_bits() & self.mask());
+        write!(f, "{network}/{}", self.prefix)
+    }
+}
+
+fn check_fixed(
+    subnet: &Subnet,
+    gateway: Option<Ipv4Addr>,
+    manager: Ipv4Addr,
+) -> Result<(), Unusable> {
     let wrong = |key, why: String| Err(Unusable { key, why, advice: None });
+    let address = subnet.address;
     if let Some(what) = no_station(address) {
         return wrong("address", format!("{address} is {what}, not an address for a card"));
     }
-    let Some(gateway) = gateway else { return Ok(()) };
-    let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-    if (gateway.to_bits() ^ address.to_bits()) & mask != 0 {
+    for (key, station) in
+        [("address", Some(address)), ("gateway", gateway), ("manager", Some(manager))]
+    {
+        if let Some(what) = station.and_then(|station| subnet.no_station(station)) {
+            return wrong(key, format!("{what}, which is nobody's own"));
+        }
+    }
+    if manager == address {
+        return wrong("manager", format!("{manager} is the card's own address"));
+    }
+    let Some(gateway) = gateway else { return check_reaches(subnet, manager) };
+    if !subnet.has(gateway) {
         let why = format!(
-            "{gateway} is not in the subnet {}/{prefix} of the card's address {address}, so the card \
-             cannot reach it",
-            Ipv4Addr::from_bits(address.to_bits() & mask)
+            "{gateway} is not in the subnet {subnet} of the card's address {address}, so the card \
+             cannot reach it"
         );
         return wrong("gateway", why);
     }
@@ -111,6 +162,19 @@ fn check_fixed(address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4Addr>) -> Resu
         return wrong("gateway", format!("{gateway} is the card's own address"));
     }
     Ok(())
+}
+
+/// Whether a card without a gateway reaches its manager.
+fn check_reaches(subnet: &Subnet, manager: Ipv4Addr) -> Result<(), Unusable> {
+    if subnet.has(manager) {
+        return Ok(());
+    }
+    let why = format!(
+        "without one the card does not reach its manager {manager}, which is not in its subnet {subnet}"
+    );
+    let advice = "give the router in that subnet: dxpu-flash config set gateway=ADDRESS; or is it \
+                  `address`, its prefix, or `manager` that is wrong?";
+    Err(Unusable { key: "gateway", why, advice: Some(advice) })
 }
 
 /// Whether it can be the name of a node: what the manager and the daemons take (`NodeName` of
@@ -153,9 +217,53 @@ mod tests {
             "address = dhcp",
             "address = 10.0.0.20/24\ngateway = 10.0.0.1",
             "address = 10.0.0.20/0\ngateway = 192.168.0.1",
-            "address = 10.0.0.20/32",
+            "address = 192.168.7.20/24",
+            // The ends of two addresses are stations, and those of another network may be.
+            "address = 192.168.7.0/31",
+            "address = 10.0.0.20/31\ngateway = 10.0.0.21",
         ] {
             assert_eq!(wrong("box-1.a_B", "192.168.7.1:7781", more), None, "{more}");
+        }
+        let gateway = "address = 10.0.0.20/24\ngateway = 10.0.0.1";
+        assert_eq!(wrong("a", "192.168.7.255:7781", gateway), None);
+    }
+
+    #[test]
+    fn what_no_station_has_is_nobodys() {
+        let good = "10.0.0.1:7781";
+        for (address, manager, gateway, key, what) in [
+            ("10.0.0.0/24", good, "10.0.0.2", "address", "10.0.0.0 is the network address of"),
+            ("10.0.0.255/24", good, "10.0.0.2", "address", "10.0.0.255 is the broadcast address"),
+            ("10.0.0.2/30", good, "10.0.0.3", "gateway", "10.0.0.3 is the broadcast address"),
+            (
+                "10.0.0.2/30",
+                good,
+                "10.0.0.0",
+                "gateway",
+                "the network address of the subnet 10.0.0.0/30",
+            ),
+            ("10.0.1.2/23", "10.0.1.255:7781", "10.0.0.1", "manager", "the broadcast address"),
+        ] {
+            let more = format!("address = {address}\ngateway = {gateway}");
+            let (found, told) = wrong("a", manager, &more).expect(what);
+            assert!(found == key && told.contains(what), "{found}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_manager_that_is_never_reached_is_told() {
+        for (address, manager, key, why) in [
+            (
+                "10.0.0.20/24",
+                "192.168.7.1:7781",
+                "gateway",
+                "does not reach its manager 192.168.7.1",
+            ),
+            ("10.0.0.20/32", "10.0.0.1:7781", "gateway", "not in its subnet 10.0.0.20/32"),
+            ("10.0.0.20/24", "10.0.0.20:7781", "manager", "10.0.0.20 is the card's own address"),
+        ] {
+            let (found, told) = wrong("a", manager, &format!("address = {address}")).expect(why);
+            assert!(found == key && told.contains(why), "{found}: {told}");
         }
     }
 

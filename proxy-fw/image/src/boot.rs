@@ -123,16 +123,17 @@ impl BootStore {
         requirements: &Requirements<'_>,
     ) -> Decision {
         let mut next = self.state;
+        let mut why = [WhyNot::Empty; 2];
         if !self.is_recorded() {
-            let right = SlotId::ALL.map(|slot| self.verify(flash, slot, requirements).ok()?.ok());
-            next = self.with_found(right);
+            next = self.find(flash, requirements, &mut why);
         }
         let first = next.wanted;
-        let mut why = [WhyNot::Empty; 2];
         for slot in [first, first.other()] {
             let before = next;
             let header = match self.judge(flash, requirements, slot, &mut next) {
                 Ok(header) => header,
+                // What it was found to be instead is known.
+                Err(WhyNot::Empty) => continue,
                 Err(reason) => {
                     why[slot.index()] = reason;
                     continue;
@@ -147,8 +148,10 @@ impl BootStore {
                 SlotState::Trying { left, .. } => Some(left),
                 _ => None,
             };
+            // An erase may fail for once.
+            let is_recorded = (0..2).any(|_| self.record(flash, after).is_ok());
             // A good image is started also where nothing can be recorded any more.
-            if self.record(flash, after).is_err() && trying.is_some() {
+            if !is_recorded && trying.is_some() {
                 why[slot.index()] = WhyNot::NotRecorded;
                 next = before;
                 continue;
@@ -177,7 +180,7 @@ impl BootStore {
         let mut chosen = None;
         for slot in [first, first.other()] {
             let SlotState::Trying { image, left: 0 } = self.state.slot(slot) else { continue };
-            match self.verify_recorded(flash, slot, image, requirements) {
+            match self.verify_twice(flash, slot, Some(image), requirements) {
                 Ok(header) if chosen.is_none() => chosen = Some((slot, header)),
                 Ok(_) => {
                     // The chosen one is started also where nothing can be recorded any more.
@@ -204,7 +207,7 @@ impl BootStore {
         state: &mut BootState,
     ) -> Result<Header, WhyNot> {
         let image = match state.slot(slot) {
-            SlotState::Empty => return Err(self.why_empty(flash, requirements, slot)),
+            SlotState::Empty => return Err(WhyNot::Empty),
             SlotState::Writing { .. } => return Err(WhyNot::Unfinished),
             SlotState::Failed { .. } => return Err(WhyNot::Failed),
             SlotState::Trying { left: 0, .. } => {
@@ -215,7 +218,7 @@ impl BootStore {
             | SlotState::Trying { image, .. }
             | SlotState::Healthy { image } => image,
         };
-        let verified = self.verify_recorded(flash, slot, image, requirements);
+        let verified = self.verify_twice(flash, slot, Some(image), requirements);
         match verified {
             Ok(_) => *state = happened(state, slot, SlotEvent::Try),
             Err(WhyNot::Refused(_)) => *state = happened(state, slot, SlotEvent::Fail),
@@ -224,31 +227,33 @@ impl BootStore {
         verified
     }
 
-    /// Why there is nothing in a slot. Where nothing was ever recorded there may be an image that
-    /// is not right.
-    fn why_empty<F: NorFlash>(
+    /// The state of a card of which nothing was ever recorded, by what is in its slots, and why an
+    /// image is not right. One that the next boot may find to be right is taken over, too: what is
+    /// once recorded as empty is not looked at again.
+    fn find<F: NorFlash>(
         &self,
         flash: &mut F,
         requirements: &Requirements<'_>,
-        slot: SlotId,
-    ) -> WhyNot {
-        if self.is_recorded() {
-            return WhyNot::Empty;
-        }
-        match self.verify(flash, slot, requirements) {
-            Ok(Err(Refusal::NotAnImage)) => WhyNot::Empty,
-            Ok(Err(refusal)) => self.refused(refusal),
-            // It was no image a moment ago.
-            Ok(Ok(_)) | Err(_) => WhyNot::Unreadable,
-        }
+        why: &mut [WhyNot; 2],
+    ) -> BootState {
+        let found = SlotId::ALL.map(|slot| {
+            let reason = match self.verify_twice(flash, slot, None, requirements) {
+                Ok(header) => return Some(header),
+                Err(WhyNot::Refused(Refusal::NotAnImage)) => return None,
+                Err(reason) => reason,
+            };
+            why[slot.index()] = reason;
+            if reason.may_pass() { self.header(flash, slot).ok()?.ok() } else { None }
+        });
+        self.with_found(found)
     }
 
-    /// The state of a card whose slots were filled, with these right images, by somebody who did not
+    /// The state of a card whose slots were filled, with these images, by somebody who did not
     /// record it.
-    pub(crate) fn with_found(&self, right: [Option<Header>; 2]) -> BootState {
+    pub(crate) fn with_found(&self, found: [Option<Header>; 2]) -> BootState {
         let mut state = self.state;
         let mut best = None;
-        for (slot, header) in SlotId::ALL.into_iter().zip(right) {
+        for (slot, header) in SlotId::ALL.into_iter().zip(found) {
             let Some(header) = header else { continue };
             state = happened(&state, slot, SlotEvent::Adopt(header.id()));
             if best.is_none_or(|best| header.version > best) {

@@ -3,8 +3,8 @@
 use embedded_storage::nor_flash::NorFlash;
 
 use crate::check::{Demands, Keys, Refusal, Requirements, TrustedKey};
-use crate::header::Header;
-use crate::state::{SlotEvent, SlotId};
+use crate::header::{Header, ImageId};
+use crate::state::{SlotEvent, SlotId, SlotState};
 use crate::store::{BootStore, StoreError};
 
 /// What there is to see of the slots.
@@ -85,6 +85,18 @@ impl BootStore {
             state = state.after(slot, SlotEvent::Fail).expect("it may be started");
         }
         Ok(Look { wrong, next: state.to_be_started() })
+    }
+
+    /// Whether a slot may take an image at a bench, where nothing runs: not where it has the only
+    /// good one. What a boot loader was seen to refuse is not good, though it was healthy.
+    #[must_use]
+    pub fn may_take(&self, look: &Look, slot: SlotId, image: ImageId) -> bool {
+        let is_good = |slot: SlotId| {
+            let is_healthy = matches!(self.state.slot(slot), SlotState::Healthy { .. });
+            is_healthy && look.wrong[slot.index()].is_none()
+        };
+        let is_there = self.state.slot(slot).image() == Some(image);
+        is_there || !is_good(slot) || is_good(slot.other())
     }
 
     /// As a boot loader looks at it: what is wrong is looked at twice.

@@ -5,7 +5,7 @@ use core::fmt;
 use embedded_storage::nor_flash::NorFlash;
 
 use crate::boot::WhyNot;
-use crate::check::{AntiDowngrade, Demands, Keys, PayloadCheck, Refusal, Requirements};
+use crate::check::{Demands, Keys, KeysOfBootLoader, PayloadCheck, Refusal, Requirements};
 use crate::header::{HEADER_LEN, Header, ImageId};
 use crate::journal::{Journal, JournalError};
 use crate::layout::Layout;
@@ -200,17 +200,17 @@ impl BootStore {
         Ok(payload.finish(&header).map(|()| header))
     }
 
-    /// Checks the image of a slot, and that it is the one that the boot state has there. What is
-    /// wrong is looked at twice: a bus may err where the flash does not.
-    pub(crate) fn verify_recorded<F: NorFlash>(
+    /// Checks the image of a slot, and that it is the one that the boot state has there, if it has
+    /// one. What is wrong is looked at twice: a bus may err where the flash does not.
+    pub(crate) fn verify_twice<F: NorFlash>(
         &self,
         flash: &mut F,
         slot: SlotId,
-        recorded: ImageId,
+        recorded: Option<ImageId>,
         requirements: &Requirements<'_>,
     ) -> Result<Header, WhyNot> {
         let mut once = || match self.verify(flash, slot, requirements) {
-            Ok(Ok(header)) if header.id() == recorded => Ok(header),
+            Ok(Ok(header)) if recorded.is_none_or(|recorded| header.id() == recorded) => Ok(header),
             Ok(Ok(_)) => Err(WhyNot::Refused(Refusal::NotAsRecorded)),
             Ok(Err(refusal)) => Err(self.refused(refusal)),
             Err(_) => Err(WhyNot::Unreadable),
@@ -231,9 +231,10 @@ impl BootStore {
         Ok(())
     }
 
-    /// The image that runs from this slot is healthy: it is wanted and not tried any more. Where
-    /// the policy says so, images with a lower security version are not run from now on. Again it
-    /// does nothing.
+    /// The image that runs from this slot is healthy: it is wanted and not tried any more. Images
+    /// with a lower security version are not run from now on, but where the policy is off. That is
+    /// recorded under either policy: one that is switched on later bars what is older, too. Again
+    /// it does nothing.
     ///
     /// # Errors
     ///
@@ -242,14 +243,11 @@ impl BootStore {
         &mut self,
         flash: &mut F,
         slot: SlotId,
-        policy: AntiDowngrade,
     ) -> Result<(), StoreError<F::Error>> {
         let mut next = self.state.after(slot, SlotEvent::Healthy)?;
-        if policy == AntiDowngrade::BySecurityVersion {
-            let header = self.header(flash, slot).map_err(StoreError::Flash)?;
-            let security = header.map_err(StoreError::Refused)?.security;
-            next.lowest_security = next.lowest_security.max(security);
-        }
+        let header = self.header(flash, slot).map_err(StoreError::Flash)?;
+        let security = header.map_err(StoreError::Refused)?.security;
+        next.lowest_security = next.lowest_security.max(security);
         // One that was made to want the other meanwhile still does.
         self.record(flash, next)
     }
@@ -268,7 +266,7 @@ impl BootStore {
         let state = self.state.slot(slot);
         let image = state.image().filter(|_| state.is_bootable());
         let image = image.ok_or(StoreError::NotBootable(slot))?;
-        self.verify_recorded(flash, slot, image, requirements).map_err(|why| match why {
+        self.verify_twice(flash, slot, Some(image), requirements).map_err(|why| match why {
             WhyNot::Refused(refusal) => StoreError::Refused(refusal),
             _ => StoreError::NotBootable(slot),
         })?;
@@ -309,28 +307,45 @@ impl BootStore {
         let SlotState::Healthy { image } = self.state.slot(back) else {
             return Err(StoreError::NotBootable(back));
         };
-        self.verify_recorded(flash, back, image, requirements).map_err(|why| match why {
+        self.verify_twice(flash, back, Some(image), requirements).map_err(|why| match why {
             WhyNot::Refused(refusal) => StoreError::Refused(refusal),
             _ => StoreError::NotBootable(back),
         })?;
-        self.roll_back_unread(flash, running)
+        self.record_roll_back(flash, running)
     }
 
-    /// As [`roll_back`](Self::roll_back), and leaves it to the boot loader to look at the image.
+    /// As [`roll_back`](Self::roll_back), by the image's header; it leaves it to the boot loader to
+    /// look at the rest.
     ///
     /// # Errors
     ///
-    /// When the other slot's image was never healthy, or it cannot be recorded.
+    /// When the other slot's image was never healthy, is not allowed any more, or it cannot be
+    /// recorded.
     pub fn roll_back_unread<F: NorFlash>(
         &mut self,
         flash: &mut F,
         running: SlotId,
+        demands: &Demands<KeysOfBootLoader>,
     ) -> Result<(), StoreError<F::Error>> {
         let back = running.other();
         if !matches!(self.state.slot(back), SlotState::Healthy { .. }) {
             return Err(StoreError::NotBootable(back));
         }
-        let mut next = BootState { wanted: back, ..self.state };
+        let header = self.header(flash, back).map_err(StoreError::Flash)?;
+        header
+            .and_then(|there| {
+                there.check(demands, self.layout.slot(back).len, self.state.lowest_security)
+            })
+            .map_err(StoreError::Refused)?;
+        self.record_roll_back(flash, running)
+    }
+
+    fn record_roll_back<F: NorFlash>(
+        &mut self,
+        flash: &mut F,
+        running: SlotId,
+    ) -> Result<(), StoreError<F::Error>> {
+        let mut next = BootState { wanted: running.other(), ..self.state };
         if let SlotState::Trying { .. } = self.state.slot(running) {
             next = next.after(running, SlotEvent::Fail)?;
         }

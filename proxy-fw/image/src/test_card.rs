@@ -126,7 +126,7 @@ impl Card {
     }
 
     pub(crate) fn report_healthy(&mut self, slot: SlotId) -> Outcome<()> {
-        self.store.report_healthy(&mut self.flash, slot, AntiDowngrade::BySecurityVersion)
+        self.store.report_healthy(&mut self.flash, slot)
     }
 
     /// Writes what is left of an image, in odd pieces, and wants it.

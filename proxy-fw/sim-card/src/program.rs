@@ -25,7 +25,7 @@ use crate::flash_file::FlashFile;
 /// Exit codes: 0 when it was told to stop, or the firmware said that all is well; 1 when something
 /// went wrong here; 2 for a wrong command line; 3 when the firmware said that it failed.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "dxpu-sim-card", version)]
 pub(crate) struct Arguments {
     /// Which board the card is
     #[arg(long, value_enum, default_value_t = Kind::QemuVirt)]

@@ -123,6 +123,7 @@ impl Start {
             peers: self.bounds.peers,
             recorder: RECORDER_RING,
             completion_bound: self.bounds.completion,
+            longest_hold: (self.bounds.completion + self.bounds.completion_timeout) / 2,
         })?;
         Ok((role, RoleKind::Host { ports }))
     }

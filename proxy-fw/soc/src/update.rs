@@ -99,7 +99,7 @@ impl Update {
             Some(store) => store,
             None => BootStore::open(flash, self.layout).map_err(StoreError::Flash)?,
         };
-        store.report_healthy(flash, self.running, self.demands.anti_downgrade)?;
+        store.report_healthy(flash, self.running)?;
         self.store = Some(store);
         Ok(())
     }
@@ -211,7 +211,8 @@ impl<F: NorFlash> Asked<'_, F> {
         // An image that is only staged is no way back, also where it is wanted already.
         let runs = self.store.state().slot(self.running).image() == Some(ImageId(image.0));
         if runs {
-            self.store.roll_back_unread(self.flash, self.running).map_err(said)?;
+            let Self { store, flash, running, demands } = self;
+            store.roll_back_unread(*flash, *running, demands).map_err(said)?;
         }
         Ok(FirmwareAnswer::Done)
     }

@@ -82,9 +82,9 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     processes::catch_signals()?;
     let mut page = cli.report.as_deref().map(Page::open).transpose()?;
     let mut all = Vec::new();
-    if let Some(why) = not_here() {
+    if let Some(why) = namespaces::why_none() {
         let mut nothing = Results::new("all", "every measure");
-        nothing.skipped.push(why.into());
+        nothing.skipped.push(why);
         say(cli, &nothing);
         all.push(nothing);
     } else {
@@ -154,13 +154,6 @@ fn say(cli: &Cli, results: &Results) {
     if !cli.json {
         print!("{}", report::table(results));
     }
-}
-
-/// Why nothing can be measured here.
-fn not_here() -> Option<&'static str> {
-    // SAFETY: geteuid(2) only returns a number.
-    let root = unsafe { libc::geteuid() } == 0;
-    (!root).then_some("network namespaces and raw sockets need root")
 }
 
 /// Processor and kernel, for the report.

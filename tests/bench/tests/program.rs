@@ -25,6 +25,12 @@ fn measure(arguments: &[&str]) -> Value {
     })
 }
 
+/// Whether nothing can be measured here, which is said then.
+fn is_skipped(measure: &Value) -> bool {
+    let why = measure["skipped"][0].as_str();
+    why.inspect(|why| println!("SKIPPED: {why}")).is_some()
+}
+
 #[test]
 fn a_quick_round_trip_has_the_shape_that_is_promised() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -37,6 +43,8 @@ fn a_quick_round_trip_has_the_shape_that_is_promised() {
     assert!(std::fs::read_to_string(&page).expect("a page").contains("<table>"));
     if !is_root() {
         assert!(measure["skipped"][0].as_str().is_some_and(|why| why.contains("root")), "{said}");
+    }
+    if is_skipped(measure) {
         return;
     }
     assert_eq!(measure["name"], "round-trip");
@@ -59,7 +67,7 @@ fn the_path_that_dies_is_the_one_that_carries_the_reads() {
     let said = measure(&["--quick", "--repeats", "1", "--only", "fail-over"]);
     let measure = &said["measures"][0];
     assert_eq!(measure["failed"], Value::Null, "{said}");
-    if measure["skipped"][0].is_string() {
+    if is_skipped(measure) {
         return;
     }
     let figures = measure["figures"].as_array().expect("figures");
@@ -94,7 +102,7 @@ fn every_measure_says_something() {
             .collect::<Vec<_>>(),
     );
     let measures = said["measures"].as_array().expect("measures");
-    if measures[0]["skipped"][0].is_string() {
+    if is_skipped(&measures[0]) {
         return;
     }
     let names: Vec<_> = measures.iter().filter_map(|measure| measure["name"].as_str()).collect();

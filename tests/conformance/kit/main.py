@@ -42,8 +42,9 @@ def arguments(argv):
     parser = argparse.ArgumentParser(
         prog="dxpu_conformance.py",
         description="Checks another implementation of the wire between two DxPU proxies.",
-        epilog="Exit status: 0 every case that ran passed, 1 one failed, 2 wrong arguments, "
-               "3 the implementation could not be reached.")
+        epilog="Exit status: 0 every case that ran passed, 1 the implementation failed one, or went "
+               "away, 2 wrong arguments, 3 nothing could be tested: the implementation could not be "
+               "reached, or no case was for it.")
     add = parser.add_argument
     add("--port", dest="specs", action="append", metavar="SPEC",
         help="a port of the kit's own, udp:ADDRESS:PORT or eth:INTERFACE; once for each path "
@@ -180,8 +181,8 @@ def run_once(case, lab):
 class Report:
     """Prints each outcome, and all of them at the end."""
 
-    def __init__(self, said, count):
-        self.said, self.count, self.done = said, count, []
+    def __init__(self, said, count, role):
+        self.said, self.count, self.role, self.done = said, count, role, []
         if said.tap:
             print(f"TAP version 13\n1..{count}")
 
@@ -198,9 +199,10 @@ class Report:
             for line in (text or "").splitlines() if outcome == "FAILED" else []:
                 print(f"# {line}")
         elif self.said.prefix is not None:
-            if outcome != "skipped":
-                print(f"test {self.said.prefix}{case.name} ... "
-                      f"{'ok' if outcome == 'passed' else 'FAILED'}")
+            how = {"passed": "ok", "skipped": f"ignored, {text}"}.get(outcome, outcome)
+            # A case of the other role is none.
+            if case.role in (None, self.role):
+                print(f"test {self.said.prefix}{case.name} ... {how}")
             for line in (text or "").splitlines() if outcome == "FAILED" else []:
                 print(f"    {line}")
         elif not self.said.quiet or outcome == "FAILED":
@@ -223,11 +225,13 @@ class Report:
         elif self.said.prefix is not None:
             verdict = "FAILED" if counts["FAILED"] else "ok"
             print(f"test result: {verdict}. {counts['passed']} passed; {counts['FAILED']} failed; "
-                  "0 ignored")
+                  f"{counts['skipped']} ignored")
         elif not self.said.tap:
             print(", ".join(f"{count} {name}" for name, count in summary.items()))
+        if counts["FAILED"]:
+            return FAILED
         # Nothing that passed is nothing that was shown.
-        return PASSED if counts["passed"] and not counts["FAILED"] else FAILED
+        return PASSED if counts["passed"] else COULD_NOT
 
 
 def port_name(path):
@@ -284,7 +288,7 @@ def main(argv=None):
     except (ControlError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return COULD_NOT
-    report = Report(said, len(wanted))
+    report = Report(said, len(wanted), lab.role)
     for case in wanted:
         start = time.monotonic()
         outcome, text = run_case(case, lab)

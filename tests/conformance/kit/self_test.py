@@ -1,7 +1,9 @@
 """The kit against its own reference implementation: right, with a card's sizes, and with each of its
 mistakes."""
 
+import contextlib
 import copy
+import io
 import pathlib
 import subprocess
 import sys
@@ -100,6 +102,23 @@ def as_a_card(said, wanted, prefix):
     return results
 
 
+def statuses(wanted, prefix):
+    """How the checks went of what the program's end says."""
+    from .main import COULD_NOT, FAILED, PASSED, Report, arguments
+    said = arguments(["--json"])
+    ends = {"none-ran": ([], COULD_NOT), "all-skipped": (["skipped"], COULD_NOT),
+            "some-skipped": (["skipped", "passed"], PASSED), "one-failed": (["passed", "FAILED"], FAILED)}
+    results = []
+    for name, (outcomes, status) in ends.items():
+        report = Report(said, len(outcomes), None)
+        for outcome in outcomes:
+            report.add(wanted[0], outcome, "why", 0)
+        with contextlib.redirect_stdout(io.StringIO()):
+            ended = report.end()
+        results.append(line(f"{prefix}status.{name}", ended == status, f"{ended}, not {status}"))
+    return results
+
+
 def self_test(said, wanted):
     """Prints a line for each check; gives the exit status."""
     said.scratch, said.patience = True, min(said.patience, 1.5)
@@ -110,7 +129,7 @@ def self_test(said, wanted):
                 results.append(line(f"{prefix}{role}.{case.name}", outcome == "passed", text))
         for case, outcome, text in run_by_hand(said, wanted, role):
             results.append(line(f"{prefix}by-hand.{role}.{case.name}", outcome == "passed", text))
-    results += as_a_card(said, wanted, prefix)
+    results += as_a_card(said, wanted, prefix) + statuses(wanted, prefix)
     by_name = {case.name: case for case in wanted}
     mistakes = [(mistake, by_name[name]) for mistake, name in MISTAKES.items() if name in by_name]
     once = copy.copy(said)

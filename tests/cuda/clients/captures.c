@@ -6,12 +6,9 @@
 
 int main(void) {
     bind_driver();
-    handle context, module, kernel, one, two, graph = NULL, none = NULL, exec;
+    handle kernel, one, two, graph = NULL, none = NULL, exec;
     OK(cuInit, 0);
-    OK(cuDevicePrimaryCtxRetain, &context, 0);
-    OK(cuCtxSetCurrent, context);
-    OK(cuModuleLoadData, &module, "kernels");
-    OK(cuModuleGetFunction, &kernel, module, "last_25us");
+    kernel = a_kernel();
     OK(cuStreamCreate, &one, 1);
     OK(cuStreamCreate, &two, 1);
     LAUNCH(one);

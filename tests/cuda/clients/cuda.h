@@ -232,4 +232,14 @@ static int failures;
 
 #define OK(symbol, ...) GIVES(0, CALL(symbol)(__VA_ARGS__))
 
+// A kernel of 25 microseconds in the first device's primary context, which is current from then on.
+static inline handle a_kernel(void) {
+    handle context, module, kernel = NULL;
+    OK(cuDevicePrimaryCtxRetain, &context, 0);
+    OK(cuCtxSetCurrent, context);
+    OK(cuModuleLoadData, &module, "kernels");
+    OK(cuModuleGetFunction, &kernel, module, "last_25us");
+    return kernel;
+}
+
 #endif

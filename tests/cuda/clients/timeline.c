@@ -12,14 +12,11 @@ int main(int count, char **arguments) {
     const char *kind = arguments[1];
     int times = atoi(arguments[2]);
     bind_driver();
-    handle context, module, kernel, one, two, graph, executable;
+    handle kernel, one, two, graph, executable;
     address there;
     void *pinned;
     OK(cuInit, 0);
-    OK(cuDevicePrimaryCtxRetain, &context, 0);
-    OK(cuCtxSetCurrent, context);
-    OK(cuModuleLoadData, &module, "kernels");
-    OK(cuModuleGetFunction, &kernel, module, "last_25us");
+    kernel = a_kernel();
     OK(cuStreamCreate, &one, 1);
     OK(cuStreamCreate, &two, 1);
     OK(cuMemAlloc_v2, &there, BYTES);

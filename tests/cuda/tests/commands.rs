@@ -205,3 +205,73 @@ fn errors_that_nobody_reads_change_no_exit_code() {
         assert_eq!(status.code(), Some(code), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_file_that_cannot_be_written_costs_no_other_result() {
+    let stand_in = StandIn::new().unwrap();
+    let program = compile(&stand_in, "scripted", Binding::Dlsym).unwrap();
+    let program = program.to_str().unwrap();
+    let [report, page] = ["r.json", "r.html"].map(|name| stand_in.folder().join(name));
+    let (report_name, page_name) = (report.to_str().unwrap(), page.to_str().unwrap());
+    let files = ["--report", "/dev/full", "--json", report_name, "--html", page_name];
+    let arguments = [&["run"], &files[..], &["--", program, "5", "k5us@1"]].concat();
+    let (code, _, error) = output(&mut command(&stand_in, &arguments));
+    assert_eq!(code, Some(2));
+    assert!(error.contains("synchronisation"), "{error}");
+    assert!(error.contains("/dev/full cannot be written"), "{error}");
+    assert_eq!(json(&report)["kinds"]["kernel"]["calls"], 6);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("What the fabric cost"));
+
+    // A program that cannot be started leaves no report.
+    let new = stand_in.folder().join("new.json");
+    let arguments = ["run", "--json", new.to_str().unwrap(), "--", "/no/such/program"];
+    let (code, _, _) = output(&mut command(&stand_in, &arguments));
+    assert_eq!((code, new.exists()), (Some(2), false));
+    // An earlier report stays where there is no new one.
+    let (code, _, _) =
+        output(&mut command(&stand_in, &["run", "--json", report_name, "--", "/no/such/program"]));
+    assert_eq!((code, &json(&report)["kinds"]["kernel"]["calls"]), (Some(2), &6.into()));
+
+    let sweep = ["sweep", "--rtt", "2us..3us", "--steps", "2", "--repeat", "1", "--json"];
+    let sweep = [&sweep[..], &["--html", "/dev/full", "--", program, "5", "k5us@1"]].concat();
+    let (code, out, error) = output(&mut command(&stand_in, &sweep));
+    assert_eq!(code, Some(2));
+    assert!(error.contains("/dev/full cannot be written"), "{error}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((said["steps"].as_array().unwrap().len(), &said["ended"]), (2, &Value::Null));
+}
+
+#[test]
+fn copies_between_gpus_cost_what_the_proxies_make_of_them() {
+    let stand_in = StandIn::new().unwrap();
+    let program = compile(&stand_in, "two_gpus", Binding::Elf).unwrap();
+    let report = stand_in.folder().join("r.json");
+    let settings: perf_core::Settings = "rtt=6800,proxies=each".parse().unwrap();
+    let each = settings.extra(perf_core::Kind::PeerToPeer, 1 << 20).0;
+    let trace = stand_in.folder().join("trace.csv");
+    std::fs::write(
+        &trace,
+        "start_ns,duration_ns,kind,stream,bytes,device,correlation\n\
+         0,1000,launch,1,0,0,1\n2000,95000,peer,1,1048576,0,1\n",
+    )
+    .unwrap();
+    for (proxies, added) in [(&[][..], 0), (&["--proxies", "each"], each)] {
+        let run = ["run", "-q", "--rtt", "6.8us", "--json", report.to_str().unwrap()];
+        let run = [&run[..], proxies, &["--", program.to_str().unwrap(), "peer"]].concat();
+        let mut run = command(&stand_in, &run);
+        let (code, out, error) = output(run.env("STAND_IN", "devices=2"));
+        assert_eq!(code, Some(0), "{out}{error}");
+        let report = json(&report);
+        let peer = &report["kinds"]["peer"];
+        assert_eq!((&peer["operations"], &peer["added_ns"]), (&2.into(), &(2 * added).into()));
+        // What is predicted has the same without being asked, and says so as well.
+        let predict = ["predict", trace.to_str().unwrap(), "--rtt", "6.8us", "--json"];
+        let (code, out, error) = output(&mut command(&stand_in, &[&predict, proxies].concat()));
+        assert_eq!(code, Some(0), "{error}");
+        let said: Value = serde_json::from_str(&out).unwrap();
+        let said = &said["prediction"];
+        assert_eq!(said["proxies"], report["proxies"]);
+        let peers = said["causes"]["peer"]["added_ns"].as_u64().unwrap_or(0);
+        assert_eq!(peers, added, "{said}");
+    }
+}

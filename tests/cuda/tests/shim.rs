@@ -227,3 +227,32 @@ fn programs_without_cuda_leave_nothing() {
     assert!(under.ledgers().is_empty());
     assert!(with.calls.is_empty() && with.look_ups.is_empty());
 }
+
+#[test]
+fn a_full_disk_costs_the_counts_and_not_the_program() {
+    let under = Under::new();
+    let ledgers = under.ledgers.path().display().to_string();
+    let unshare = |script: &str| {
+        let words = ["--user", "--map-root-user", "--mount", "sh", "-c", script];
+        Command::new("unshare").args(words).output()
+    };
+    // A file system without a free block, which only this program sees.
+    let mount = format!("mount -t tmpfs -o size=4k none {ledgers} && ");
+    if !unshare(&format!("{mount} true")).is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: nothing can be mounted here");
+        return;
+    }
+    let program = compile(&under.stand_in, "workload", Binding::Elf).unwrap();
+    let script = format!(
+        "{mount} head -c 4096 /dev/zero > {ledgers}/full && LD_PRELOAD={shim} LD_LIBRARY_PATH={library} \
+         {VARIABLE}={SETTINGS} {LEDGER_VARIABLE}={ledgers} {program} && ls {ledgers}",
+        shim = shim().unwrap().display(),
+        library = under.stand_in.folder().display(),
+        program = program.display(),
+    );
+    let output = unshare(&script).unwrap();
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said, "done\nfull\n", "{}: {errors}", output.status);
+    assert!(errors.contains(&format!("no ledger in {ledgers}")), "{errors}");
+}

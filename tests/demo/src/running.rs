@@ -10,7 +10,7 @@ use crate::programs::{Programs, text};
 use crate::report::Report;
 use anyhow::Result;
 use emulated_card::firmware::Firmware;
-use processes::{Daemon, wait_for};
+use processes::{Daemon, quoted, wait_for};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -134,13 +134,13 @@ impl Running {
         if processes::interrupted() {
             return false;
         }
-        let folder = self.programs.place.folder.display().to_string();
+        let folder = quoted(&self.programs.place.folder.display().to_string());
         let remove = self.fabric.as_mut().and_then(Fabric::keep);
         let remove = remove.map_or(String::new(), |remove| format!("; {remove}"));
         let ids: Vec<String> =
             self.daemons.iter().map(|(_, daemon)| daemon.id().to_string()).collect();
         self.daemons.iter_mut().for_each(|(_, daemon)| daemon.keep());
-        let programs = self.programs.place.programs.display().to_string();
+        let programs = quoted(&self.programs.place.programs.display().to_string());
         let enter = self.programs.namespace.as_deref();
         let enter = enter.map_or(String::new(), |space| format!("ip netns exec {space} "));
         report.text(&format!(
@@ -150,7 +150,7 @@ impl Running {
              dxpu-host lspci\n\
              stop it: kill {}; sleep 2{remove}; rm -r {folder}",
             self.programs.server,
-            self.programs.host_socket,
+            quoted(&self.programs.host_socket),
             ids.join(" "),
         ));
         true

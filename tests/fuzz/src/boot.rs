@@ -5,9 +5,8 @@
 use crate::image::{IMAGES, SLOT, requirements};
 use crate::input::Input;
 use card_image::{
-    AntiDowngrade, BOOT_TRIES, Begun, Boot, BootReason, BootState, BootStore, Decision, HEADER_LEN,
-    Header, Layout, LayoutParts, STATE_RECORD, SecurityVersion, SlotId, SlotState, StoreError,
-    WhyNot,
+    BOOT_TRIES, Begun, Boot, BootReason, BootState, BootStore, Decision, HEADER_LEN, Header,
+    Layout, LayoutParts, STATE_RECORD, SecurityVersion, SlotId, SlotState, StoreError, WhyNot,
 };
 use nor_model::{Direct, Fault, Nor, Part};
 use std::sync::LazyLock;
@@ -103,8 +102,7 @@ impl Card {
             }
             6 => {
                 let Some(slot) = self.running else { return };
-                let policy = AntiDowngrade::BySecurityVersion;
-                let reported = self.store.report_healthy(&mut self.flash, slot, policy);
+                let reported = self.store.report_healthy(&mut self.flash, slot);
                 self.after(reported);
             }
             _ => {

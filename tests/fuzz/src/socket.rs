@@ -91,7 +91,7 @@ impl Server {
                     assert!((HEADER + 1..=MAX_RECORD).contains(&record.len()));
                 }
             }
-            Ok(Taken::Done | Taken::Reset) => {
+            Ok(Taken::Done) => {
                 assert!(greeted);
                 // A reset forgets what was asked before it.
                 if record[0] == 1 && record[HEADER] < 2 {

@@ -34,11 +34,11 @@ struct Options {
     /// Hosts. Each has as many ports as all slots together need.
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u16).range(1..=4000))]
     hosts: u16,
-    /// Clients at once.
+    /// Clients at once: no more than hosts, nor than devices that can be lent.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=256))]
     clients: u16,
     /// Cycles of allocate and release, all clients together.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
     cycles: u32,
     /// Events whose way to a watcher is measured.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..))]

@@ -45,6 +45,14 @@ struct Bench<'a> {
 
 /// Measures everything.
 pub(crate) fn all(options: &Options) -> Result<Report> {
+    let (clients, hosts) = (u32::from(options.clients), u32::from(options.hosts));
+    let slots = u32::from(options.boxes) * u32::from(options.slots);
+    ensure!(
+        clients <= hosts.min(slots),
+        "{clients} clients are too many for {hosts} hosts and {slots} slots: each has a host of its \
+         own and a device at a time; say --clients {} or fewer",
+        hosts.min(slots)
+    );
     let folder = match &options.folder {
         Some(folder) => tempfile::tempdir_in(folder)?,
         None => tempfile::tempdir()?,
@@ -209,22 +217,21 @@ impl Bench<'_> {
         let before = floor::commits(self.folder, FLOOR_TIME)?;
         let left = Arc::new(AtomicU32::new(self.options.cycles));
         let hosts = u32::from(self.options.hosts);
-        let clients = u32::from(self.options.clients);
+        let clients = usize::from(self.options.clients);
         let begun = Instant::now();
         let used = self.server.processor_time()?;
         let times = self.clients(|mut client, index| {
             let left = left.clone();
             async move {
                 let mut times = Vec::new();
-                let mut round = 0;
+                // Each client has its own hosts, and they take turns.
+                let own: Vec<u32> = (u32::from(index)..hosts).step_by(clients).collect();
+                let mut turns = own.iter().cycle();
                 let take = |left: u32| left.checked_sub(1);
                 while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
-                    // Each client has its own hosts, and they take turns.
-                    let own = hosts.div_ceil(clients);
-                    let host = (u32::from(index) + clients * (round % own)) % hosts;
-                    round += 1;
+                    let host = turns.next().context("a client has no host")?;
                     let begun = Instant::now();
-                    let (id, _) = client.allocate(&host_name(host), 1).await?;
+                    let (id, _) = client.allocate(&host_name(*host), 1).await?;
                     client.release(&id).await?;
                     times.push(1000.0 * begun.elapsed().as_secs_f64());
                 }

@@ -26,6 +26,30 @@ fn a_small_pool_is_measured_and_all_that_has_to_hold_does() {
     assert_eq!(figure("table entries that had been lost")["value"], 1.0);
 }
 
+/// Two clients share three hosts unevenly; each host has one port.
+#[test]
+fn clients_that_do_not_divide_the_hosts_do_not_meet_at_one() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-pool-scale"));
+    command.args(["--boxes", "3", "--slots", "1", "--hosts", "3", "--clients", "2"]);
+    let output = command.args(["--cycles", "200", "--events", "10"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_what_to_say_instead() {
+    for (options, code, why) in [
+        (&["--cycles", "0"][..], 2, "0 is not in 1..=4294967295"),
+        (&["--hosts", "3", "--clients", "4"], 1, "say --clients 3 or fewer"),
+        (&["--boxes", "1", "--slots", "2", "--clients", "3"], 1, "say --clients 2 or fewer"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-pool-scale"));
+        let output = command.args(options).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(why), "{error}");
+    }
+}
+
 /// A program that ends with this.
 struct Running(Child);
 

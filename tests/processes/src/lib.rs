@@ -7,10 +7,12 @@ pub mod namespaces;
 pub mod random;
 pub mod relay;
 mod signals;
+mod words;
 
 pub use commands::{Said, output, run, watched};
 pub use daemon::Daemon;
 pub use signals::{catch_signals, interrupt, interrupted, not_interrupted, wait_for};
+pub use words::quoted;
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};

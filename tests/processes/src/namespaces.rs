@@ -79,6 +79,17 @@ impl Drop for Namespaces {
     }
 }
 
+/// Why no namespaces can be made here, if so.
+pub fn why_none() -> Option<String> {
+    // SAFETY: geteuid(2) only returns a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some("network namespaces need root".into());
+    }
+    let name = format!("dxpu-try-{}", std::process::id());
+    let made = ip(&format!("netns add {name}")).and_then(|()| ip(&format!("netns del {name}")));
+    made.err().map(|error| format!("no network namespaces: {error:#}"))
+}
+
 /// Runs ip(8) with the words of a line.
 ///
 /// # Errors

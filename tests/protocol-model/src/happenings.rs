@@ -3,6 +3,7 @@
 use crate::leader::{self, Leader};
 use crate::proxies::{Answer, Body, Refusal, Request, Tlp, Way};
 use crate::space::{Bug, Connection, State, Wrong};
+use tlp_codec::ids::Epoch;
 
 /// Takes one from a budget, if there is one.
 pub(crate) fn spend(left: &mut u8) -> Option<()> {
@@ -110,7 +111,8 @@ impl State {
             return None;
         }
         entry.dead = true;
-        self.tell(0, Answer::LinkDown);
+        let epoch = entry.epoch;
+        self.tell(0, Answer::LinkDown(epoch));
         Some(())
     }
 
@@ -122,7 +124,8 @@ impl State {
             return None;
         }
         port.dead = true;
-        self.tell(host + 1, Answer::LinkDown);
+        let epoch = port.epoch;
+        self.tell(host + 1, Answer::LinkDown(epoch));
         Some(())
     }
 
@@ -142,40 +145,40 @@ impl State {
         if known && later && body != Body::Read {
             self.wrong = Some(Wrong::NotFenced);
         }
-        let answer = match proxy {
+        let (answer, died) = match proxy {
             0 => self.box_obeys(way, term, body, bug),
             host => self.host_obeys(host - 1, way, term, body),
         };
+        // A proxy's answers go before its events.
         self.tell(proxy, answer);
+        if let Some(epoch) = died {
+            self.tell(proxy, Answer::LinkDown(epoch));
+        }
         Some(())
     }
 
-    pub(crate) fn box_obeys(
+    /// The answer, and the epoch of what died by it.
+    fn box_obeys(
         &mut self,
         way: Way,
         term: u64,
         body: Body,
         bug: Option<Bug>,
-    ) -> Answer {
+    ) -> (Answer, Option<Epoch>) {
         self.the_box.term = term;
         let done = |result: Result<(), Refusal>| match result {
             Ok(()) => Answer::Done(way),
             Err(refusal) => Answer::Refused(way, refusal),
         };
         match body {
-            Body::Read => Answer::Box(self.the_box.clone()),
+            Body::Read => (Answer::Box(self.the_box.clone()), None),
             Body::SetPeer { peer, incarnation } => {
-                if self.the_box.set_peer(peer - 1, incarnation) {
-                    self.tell(0, Answer::LinkDown);
-                }
-                Answer::Done(way)
+                (Answer::Done(way), self.the_box.set_peer(peer - 1, incarnation))
             }
             Body::BindSlot { host, incarnation, epoch, life } => {
-                if self.the_box.set_peer(host, incarnation) {
-                    self.tell(0, Answer::LinkDown);
-                }
+                let died = self.the_box.set_peer(host, incarnation);
                 let lax = bug == Some(Bug::EpochAgain);
-                done(self.the_box.bind(host, epoch, life, lax))
+                (done(self.the_box.bind(host, epoch, life, lax)), died)
             }
             Body::UnbindSlot { epoch, host_asked } => {
                 if let Some(entry) = self.the_box.bound.filter(|entry| entry.epoch == epoch) {
@@ -184,39 +187,37 @@ impl State {
                     }
                     self.the_box.bound = None;
                 }
-                Answer::Done(way)
+                (Answer::Done(way), None)
             }
             body => unreachable!("{body:?} is not a box's"),
         }
     }
 
-    pub(crate) fn host_obeys(&mut self, host: usize, way: Way, term: u64, body: Body) -> Answer {
+    fn host_obeys(
+        &mut self,
+        host: usize,
+        way: Way,
+        term: u64,
+        body: Body,
+    ) -> (Answer, Option<Epoch>) {
         let there = &mut self.hosts[host];
         there.term = term;
         match body {
-            Body::Read => Answer::Host(there.clone()),
-            Body::SetPeer { incarnation, .. } => {
-                if there.set_peer(incarnation) {
-                    self.tell(host + 1, Answer::LinkDown);
-                }
-                Answer::Done(way)
-            }
+            Body::Read => (Answer::Host(there.clone()), None),
+            Body::SetPeer { incarnation, .. } => (Answer::Done(way), there.set_peer(incarnation)),
             Body::BindPort { incarnation, epoch, life } => {
                 let died = there.set_peer(incarnation);
-                let result = there.bind(host, epoch, life);
-                if died {
-                    self.tell(host + 1, Answer::LinkDown);
-                }
-                match result {
+                let answer = match there.bind(host, epoch, life) {
                     Ok(()) => Answer::Done(way),
                     Err(refusal) => Answer::Refused(way, refusal),
-                }
+                };
+                (answer, died)
             }
             Body::UnbindPort { epoch } => {
                 if there.bound.is_some_and(|entry| entry.epoch == epoch) {
                     (there.bound, there.configured) = (None, false);
                 }
-                Answer::Done(way)
+                (Answer::Done(way), None)
             }
             body => unreachable!("{body:?} is not a host's"),
         }

@@ -277,7 +277,7 @@ pub(crate) fn hear(state: &mut State, proxy: usize, model: &Protocol) -> Option<
         }
         Answer::Done(Way::Sync) => synced(state, proxy, true),
         Answer::Refused(Way::Sync, _) => synced(state, proxy, false),
-        Answer::LinkDown => link_down(state, proxy, index),
+        Answer::LinkDown(epoch) => link_down(state, proxy, index, epoch),
         Answer::Configured => {
             let leader = state.leaders[index].as_mut()?;
             let host = host_name(proxy - 1);
@@ -316,15 +316,16 @@ fn synced(state: &mut State, proxy: usize, again: bool) {
     }
 }
 
-/// What is bound over a link that is down has failed, and both ends are looked at.
-fn link_down(state: &mut State, proxy: usize, index: usize) {
+/// What was bound over a link that is down, under this epoch, has failed, and both ends are looked at.
+fn link_down(state: &mut State, proxy: usize, index: usize, epoch: Epoch) {
     let Some(leader) = &mut state.leaders[index] else { return };
     let host = leader.records.host();
     if let Some(host) = host.filter(|host| proxy == 0 || *host + 1 == proxy) {
         let records = leader
             .records
             .with(|txn| {
-                let failed = txn.bindings().values().find(|b| b.phase.at_box()).map(|b| b.id);
+                let its = |b: &&BindingRecord| b.port_epoch() == epoch;
+                let failed = txn.bindings().values().find(its).map(|b| b.id);
                 if let Some(id) = failed {
                     progress::failed(txn, id, "the link went down");
                 }

@@ -84,8 +84,8 @@ pub enum Answer {
     Box(BoxProxy),
     /// What a host had when it was read.
     Host(HostProxy),
-    /// Nobody asked: a link or what is bound over it is dead.
-    LinkDown,
+    /// Nobody asked: a link is down, and what is bound over it under this epoch is dead.
+    LinkDown(Epoch),
     /// Nobody asked: the operating system has enabled the device.
     Configured,
 }
@@ -174,16 +174,16 @@ impl BoxProxy {
         Self { incarnation, term: 0, highest: None, bound: None, peers: [None; 2] }
     }
 
-    /// Whether this made something dead.
-    pub(crate) fn set_peer(&mut self, host: usize, incarnation: u32) -> bool {
+    /// The epoch of what this made dead.
+    pub(crate) fn set_peer(&mut self, host: usize, incarnation: u32) -> Option<Epoch> {
         let news = self.peers[host] != Some(incarnation);
         self.peers[host] = Some(incarnation);
         match &mut self.bound {
             Some(entry) if news && entry.host == host && !entry.dead => {
                 entry.dead = true;
-                true
+                Some(entry.epoch)
             }
-            _ => false,
+            _ => None,
         }
     }
 
@@ -255,16 +255,16 @@ impl HostProxy {
         Self { incarnation, term: 0, bound: None, configured: false, peer: None }
     }
 
-    /// Whether this made something dead.
-    pub(crate) fn set_peer(&mut self, incarnation: u32) -> bool {
+    /// The epoch of what this made dead.
+    pub(crate) fn set_peer(&mut self, incarnation: u32) -> Option<Epoch> {
         let news = self.peer != Some(incarnation);
         self.peer = Some(incarnation);
         match &mut self.bound {
             Some(entry) if news && !entry.dead => {
                 entry.dead = true;
-                true
+                Some(entry.epoch)
             }
-            _ => false,
+            _ => None,
         }
     }
 

@@ -219,6 +219,7 @@ fn binding_record(
         host: host_name(host),
         port: port(),
         model: String::new(),
+        demand: None,
         path_set: None,
         phase: Phase::Reserved,
         desired: Desired::Bound,

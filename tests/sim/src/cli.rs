@@ -7,6 +7,7 @@ use crate::run::{Outcome, Recording, Run, keep_panics};
 use crate::schedule::{self, Entry};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand, value_parser};
+use processes::quoted;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
@@ -438,16 +439,6 @@ fn program() -> String {
     })
 }
 
-/// A word of a shell's command.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -468,14 +459,6 @@ mod tests {
         let cli = Cli::parse_from(args.into_iter().chain(["4"]));
         let sum = cli.seeds.run_profile("calm", &Profile::calm()).unwrap();
         assert_eq!((sum.seeds, sum.broken), (1, 0));
-    }
-
-    #[test]
-    fn a_shell_reads_what_was_quoted() {
-        assert_eq!(quoted("storm"), "storm");
-        assert_eq!(quoted("/a/b-1.toml"), "/a/b-1.toml");
-        assert_eq!(quoted("it's here"), r"'it'\''s here'");
-        assert_eq!(quoted(""), "''");
     }
 
     #[test]

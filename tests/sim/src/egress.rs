@@ -1,5 +1,6 @@
 //! TLPs that wait to be taken by a proxy, in the order in which PCIe lets them go.
 
+use crate::random::Random;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{Class, CplStatus, Kind, Packet, Repr};
@@ -34,6 +35,50 @@ pub(crate) fn completion<'a>(
     });
     repr.attributes = asked.attributes();
     repr
+}
+
+/// A part of a read's data, in a completion of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Where in the doublewords that were asked for it is.
+    pub(crate) at: usize,
+    pub(crate) length: usize,
+    /// Byte count and lower address of its completion.
+    pub(crate) says: (u16, u8),
+    pub(crate) last: bool,
+}
+
+/// The parts in which a read is answered, of such a payload at most: whole, or cut at boundaries of its
+/// completer's own choice (PCIe 5.0 section 2.3.1.1).
+pub(crate) fn pieces(
+    asked: &Packet<&[u8]>,
+    (payload, boundary): (usize, usize),
+    random: &mut Random,
+) -> Vec<Piece> {
+    let enables = asked.byte_enables();
+    let mut left = enables.byte_count(asked.length_dw());
+    let mut lower = enables.lower_address(asked.address());
+    let mut pieces = Vec::new();
+    let mut at = 0;
+    while left > 0 {
+        let address = asked.address() as usize + at;
+        let skip = usize::from(lower & 3);
+        let whole = (usize::from(left) + skip).div_ceil(4) * 4;
+        let most = payload - address % boundary;
+        let length = if whole <= most && !random.chance(200_000) {
+            whole
+        } else {
+            let boundaries = (most / boundary).max(1) as u64;
+            let cut = random.between(1, boundaries) as usize * boundary - address % boundary;
+            cut.min(whole)
+        };
+        let says = (left, lower);
+        left -= (length - skip).min(left.into()) as u16;
+        pieces.push(Piece { at, length, says, last: left == 0 });
+        at += length;
+        lower = (asked.address() as usize + at) as u8 & 0x7f;
+    }
+    pieces
 }
 
 /// The queue in front of a proxy.
@@ -92,6 +137,11 @@ impl<M> Egress<M> {
         Ok(any)
     }
 
+    /// What is to go first.
+    pub(crate) fn front(&self) -> Option<&Waiting<M>> {
+        self.queue.front()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
     }
@@ -99,5 +149,49 @@ impl<M> Egress<M> {
     /// Forgets what `wanted` does not want.
     pub(crate) fn retain(&mut self, wanted: impl FnMut(&Waiting<M>) -> bool) {
         self.queue.retain(wanted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Drawer;
+    use tlp_codec::tlp::ByteEnables;
+
+    #[test]
+    fn pieces_end_at_boundaries_and_are_all_that_was_asked_for() {
+        let mut random = Random::stream(1, Drawer::Answer, 0);
+        let mut cut = 0;
+        for n in 0..2000 {
+            let (address, bytes) = (0x1000 + random.below(512), 1 + random.below(512) as usize);
+            let (enables, length_dw) = ByteEnables::for_range(address, bytes);
+            let repr = Repr::new(Kind::MemRead {
+                requester: Bdf::from_bits(8),
+                tag: Tag::new(1).unwrap(),
+                address: address & !3,
+                length_dw,
+                enables,
+                hint: None,
+                locked: false,
+            });
+            let mut read = vec![0; repr.buffer_len()];
+            let length = repr.emit(&mut read).unwrap();
+            let packet = Packet::new_checked(&read[..length]).unwrap();
+            let boundary = [64, 128][n % 2];
+            let pieces = pieces(&packet, (256, boundary), &mut random);
+            let mut at = 0;
+            for piece in &pieces {
+                let from = (address as usize & !3) + piece.at;
+                assert_eq!(piece.at, at);
+                assert!(piece.length <= 256 && piece.length % 4 == 0);
+                assert!(piece.last || (from + piece.length).is_multiple_of(boundary));
+                assert_eq!(piece.says.1 & 0x7c, from as u8 & 0x7c);
+                at += piece.length;
+            }
+            assert_eq!((pieces[0].says.0, at), (bytes as u16, usize::from(length_dw) * 4));
+            assert_eq!(pieces.iter().filter(|piece| piece.last).count(), 1);
+            cut += usize::from(pieces.len() > 1);
+        }
+        assert!(cut > 500, "{cut}");
     }
 }

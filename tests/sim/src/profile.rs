@@ -45,6 +45,10 @@ pub(crate) struct Fabric {
     /// from and to; each of its functions draws its own.
     #[serde(default)]
     pub(crate) ready_ms: [u64; 2],
+    /// How long a host's proxy waits for a device that takes nothing, milliseconds: each seed has one of
+    /// these; without any, as long as software does.
+    #[serde(default)]
+    pub(crate) hold_ms: Vec<u64>,
     /// Whether a slot that was released is lent to the next host.
     #[serde(default)]
     pub(crate) roams: bool,
@@ -145,6 +149,10 @@ pub(crate) struct Trouble {
     pub(crate) escapes_ppm: u32,
     /// A TLP is changed and the frame's CRC made right again: memory that lies.
     pub(crate) lies_ppm: u32,
+    /// A direction of a cable dies for a while: the other one goes on.
+    pub(crate) dies_ppm: u32,
+    /// For how long at most, microseconds.
+    pub(crate) dies_us: u64,
 }
 
 /// How often each kind of work comes, by weight.
@@ -209,6 +217,13 @@ pub(crate) struct Work {
     pub(crate) bytes: [u64; 2],
 }
 
+impl Work {
+    /// Whether devices ask each other.
+    pub(crate) const fn has_peers(&self) -> bool {
+        self.peer_writes + self.peer_reads + self.peer_atomics > 0
+    }
+}
+
 const fn stalls() -> u32 {
     10_000
 }
@@ -236,6 +251,10 @@ pub(crate) struct Time {
     /// Nothing of a device that is in use is under way for longer; 0: that is not looked at.
     #[serde(default)]
     pub(crate) crosses_ms: u64,
+    /// As long as a path between its two ends is whole, no binding in use has something under way and
+    /// sees nothing of it come for longer; 0: that is not looked at.
+    #[serde(default)]
+    pub(crate) stands_ms: u64,
     /// How long an operating system lets the power indicator blink before it lets go.
     #[serde(default = "blink")]
     pub(crate) blink_ms: u64,
@@ -286,6 +305,8 @@ pub(crate) enum Kind {
     Partition,
     /// One path of a node dies, and returns.
     PathDeath,
+    /// One path of a node dies in one direction, and returns; the other direction goes on.
+    PathOneWay,
     /// The manager takes away some of the paths between a host and a box, and gives them back.
     PathsChange,
     /// A plane takes smaller frames only.
@@ -308,10 +329,15 @@ pub(crate) enum Kind {
     /// An operating system resets the bus behind a port (Secondary Bus Reset), and begins anew with
     /// the device.
     BusReset,
+    /// An operating system resets one function of a device (function-level reset), and begins anew
+    /// with that.
+    FunctionReset,
     /// A device is pulled out of its slot, and put back.
     DevicePulled,
     /// A device answers nothing.
     DeviceHangs,
+    /// A device takes nothing. When that is over its operating system resets it.
+    DeviceStuck,
     /// A device answers late.
     DeviceLate,
     /// A device answers twice.
@@ -349,6 +375,7 @@ built_in![
     "lossy",
     "nodes",
     "devices",
+    "hung",
     "reset",
     "release",
     "slow",

@@ -54,6 +54,9 @@ pub(crate) enum Drawer {
     RootStall,
     RootAnswers,
     Clock,
+    Layout,
+    Hold,
+    Access,
 }
 
 impl Random {

@@ -53,6 +53,12 @@ pub(crate) enum Act {
         node: usize,
         path: u8,
     },
+    /// Of one path of a node what it sends goes nowhere, or what it gets.
+    PathOneWay {
+        node: usize,
+        path: u8,
+        sends: bool,
+    },
     /// So many paths between a host and a box are left.
     PathsChange {
         host: usize,
@@ -83,6 +89,11 @@ pub(crate) enum Act {
     },
     /// The bus behind a port is reset.
     BusReset {
+        host: usize,
+        port: usize,
+    },
+    /// One function of the device behind a port is reset.
+    FunctionReset {
         host: usize,
         port: usize,
     },
@@ -124,6 +135,7 @@ pub(crate) enum Act {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Bad {
     Hangs,
+    Stuck,
     Late { by_us: u64 },
     Twice,
     Wrong { what: Wrong },
@@ -186,9 +198,10 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
     let is_node = |node: usize| node < fabric.hosts + fabric.boxes;
     let is_path = |path: u8| usize::from(path) < fabric.paths;
     match *act {
-        Act::Work { host, .. } | Act::HostReboot { host, .. } | Act::BusReset { host, .. } => {
-            host < fabric.hosts
-        }
+        Act::Work { host, .. }
+        | Act::HostReboot { host, .. }
+        | Act::BusReset { host, .. }
+        | Act::FunctionReset { host, .. } => host < fabric.hosts,
         Act::Storm { cables, .. } | Act::DelaySpike { cables, .. } | Act::Pause { cables } => {
             match cables {
                 Cables::From { node, path }
@@ -197,7 +210,9 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
                 Cables::Plane { path } => is_path(path),
             }
         }
-        Act::PathDeath { node, path } => is_node(node) && is_path(path),
+        Act::PathDeath { node, path } | Act::PathOneWay { node, path, .. } => {
+            is_node(node) && is_path(path)
+        }
         Act::PathsChange { host, at_box, count } => {
             host < fabric.hosts && at_box < fabric.boxes && (1..=fabric.paths).contains(&count)
         }
@@ -240,6 +255,7 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         }
         Kind::Partition => Act::CutOff { node, sends: true, gets: true },
         Kind::PathDeath => Act::PathDeath { node, path },
+        Kind::PathOneWay => Act::PathOneWay { node, path, sends: random.chance(500_000) },
         Kind::PathsChange => {
             let fewer = (fabric.paths - 1).max(1);
             Act::PathsChange { host, at_box, count: random.between(1, fewer as u64) as usize }
@@ -253,8 +269,10 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::Freeze => Act::Freeze { node },
         Kind::HostReboot => Act::HostReboot { host, perst: random.chance(500_000) },
         Kind::BusReset => Act::BusReset { host, port: random.below(64) as usize },
+        Kind::FunctionReset => Act::FunctionReset { host, port: random.below(64) as usize },
         Kind::DevicePulled => Act::DevicePulled { at_box, slot },
         Kind::DeviceHangs => manner(Bad::Hangs),
+        Kind::DeviceStuck => manner(Bad::Stuck),
         Kind::DeviceLate => manner(Bad::Late { by_us: late_us(random) }),
         Kind::DeviceTwice => manner(Bad::Twice),
         Kind::DeviceWrong => {
@@ -337,6 +355,31 @@ mod tests {
                 _ => false,
             };
             assert!(is_drawn(name, shrinks), "{name}");
+        }
+    }
+
+    #[test]
+    fn functions_are_reset_and_devices_take_nothing() {
+        for name in ["functions", "devices", "nvme", "storm", "reset", "day"] {
+            let resets = |act: &Act, _: &Fabric| matches!(act, Act::FunctionReset { .. });
+            assert!(is_drawn(name, resets), "{name}");
+        }
+        let stuck = |act: &Act, _: &Fabric| matches!(act, Act::Manner { manner: Bad::Stuck, .. });
+        for name in ["hung", "peers", "storm", "day"] {
+            assert!(is_drawn(name, stuck), "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_die_in_either_direction_wherever_there_are_several() {
+        for (name, _) in crate::profile::BUILT_IN {
+            if Profile::find(name).unwrap().fabric.paths == 1 {
+                continue;
+            }
+            for sent in [false, true] {
+                let dies = |act: &Act, _: &Fabric| matches!(act, Act::PathOneWay { sends, .. } if *sends == sent);
+                assert!(is_drawn(name, dies), "{name}: what a node sends is lost: {sent}");
+            }
         }
     }
 

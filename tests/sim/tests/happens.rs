@@ -39,14 +39,18 @@ fn bindings_choose_among_paths_of_which_there_are_more_and_fewer() {
         ("TLPs with a choice of paths", 5000),
         ("TLPs beside their paths", 100),
         ("changes of the number of paths", 20),
+        ("frames lost where the other direction went on", 100),
     ];
     check("paths", &wanted);
 }
 
 #[test]
 fn devices_ask_each_other() {
-    let wanted =
-        [("TLPs between devices", 10_000), ("transfers between devices that were right", 1000)];
+    let wanted = [
+        ("TLPs between devices", 10_000),
+        ("TLPs between devices by a root complex", 1000),
+        ("transfers between devices that were right", 1000),
+    ];
     check("peers", &wanted);
 }
 
@@ -58,6 +62,11 @@ fn further_functions_do_work() {
 #[test]
 fn root_complexes_do_not_take_everything() {
     check("calm", &[("TLPs past what a root complex did not take", 100)]);
+}
+
+#[test]
+fn devices_take_nothing_for_too_long() {
+    check("hung", &[("TLPs given up for devices that take nothing", 50)]);
 }
 
 #[test]

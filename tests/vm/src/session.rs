@@ -6,6 +6,7 @@ use crate::guest::{BOOT_BOUND, Guest, Options};
 use crate::{guest_tools, terminal};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use emulated_card::firmware::Firmware;
+use processes::quoted;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -135,7 +136,7 @@ fn command_of(session: &Session, fabric: &Fabric, guest: &mut Guest, command: &s
 
 /// What is told to the one at the terminal before it is the first guest's.
 fn welcome(fabric: &Fabric, guests: &[Guest]) -> Result<String> {
-    let programs = fabric.programs().display();
+    let programs = quoted(&fabric.programs().display().to_string());
     let own = std::env::current_exe()?;
     let mut text = format!(
         "\nIn another terminal:\n\n  export DXPU_MANAGER={} PATH={programs}:$PATH\n  \
@@ -144,11 +145,9 @@ fn welcome(fabric: &Fabric, guests: &[Guest]) -> Result<String> {
         fabric.server()
     );
     for (number, guest) in (1..).zip(guests.iter()).skip(1) {
-        let (own, socket) = (own.display(), guest.console_socket());
-        text.push_str(&format!(
-            "  {own} console {}     # host-{number}'s shell\n",
-            socket.display()
-        ));
+        let own = quoted(&own.display().to_string());
+        let socket = quoted(&guest.console_socket().display().to_string());
+        text.push_str(&format!("  {own} console {socket}     # host-{number}'s shell\n"));
     }
     text.push_str(
         "\nHere: host-1's shell, with lspci, setpci, nvme, mkfs.ext4, fio, dmesg. The switch is in \

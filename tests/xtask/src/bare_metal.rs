@@ -23,8 +23,9 @@ const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 /// Says why nothing can be built.
 pub(crate) fn no_toolchain() -> Done {
     Done::skipped(format!(
-        "this Rust cannot build for {TARGET}: run `rustup target add {TARGET}`, or on Debian \
-         `apt-get install cargo-web rustc-web rust-web-src`"
+        "this Rust cannot build for {TARGET}: run `rustup target add {TARGET}`, or on a Debian whose \
+         Rust is {} or later `apt-get install cargo-web rustc-web rust-web-src`",
+        env!("CARGO_PKG_RUST_VERSION")
     ))
 }
 
@@ -103,7 +104,17 @@ impl Toolchain {
         }
         let root = output(Command::new(DEBIAN_RUSTC).args(["--print", "sysroot"]))?;
         let source = Path::new(root.trim()).join("lib/rustlib/src/rust/library/core");
-        Ok(source.exists().then_some(Self::Debian))
+        let version = output(Command::new(DEBIAN_RUSTC).arg("--version"))?;
+        Ok((source.exists() && is_recent(&version)).then_some(Self::Debian))
+    }
+
+    /// What the compiler says that it is.
+    pub(crate) fn compiler(&self) -> Result<String> {
+        let rustc = match self {
+            Self::Installed => std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()),
+            Self::Debian => DEBIAN_RUSTC.into(),
+        };
+        Ok(output(Command::new(rustc).arg("--version"))?.trim().to_owned())
     }
 
     fn name(&self) -> &'static str {
@@ -150,6 +161,15 @@ impl Toolchain {
     }
 }
 
+/// Whether a compiler that says this of itself takes the workspace. Debian's may be years old.
+fn is_recent(version: &str) -> bool {
+    let numbers = |text: &str| -> Vec<u32> {
+        text.split(['.', '-']).map_while(|part| part.parse().ok()).collect()
+    };
+    let said = version.split_whitespace().nth(1).map(numbers);
+    said.is_some_and(|said| said >= numbers(env!("CARGO_PKG_RUST_VERSION")))
+}
+
 /// The linker for the target where Debian's packages leave it out, as a link to what is not there:
 /// that of the toolchain that runs this.
 fn linker() -> Option<PathBuf> {
@@ -169,4 +189,21 @@ fn archive_sizes(target_dir: &Path, package: &str) -> Result<Sizes> {
     let path: PathBuf = target_dir.join(TARGET).join("release").join(name);
     let bytes = std::fs::read(&path).with_context(|| format!("{} is missing", path.display()))?;
     Sizes::of_archive(&bytes).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_compiler_is_not_taken() {
+        let own = env!("CARGO_PKG_RUST_VERSION");
+        assert!(is_recent(&format!(
+            "rustc {own}.0 (abc 2025-01-01) (built from a source tarball)"
+        )));
+        assert!(is_recent("rustc 2.0.0"));
+        for old in ["rustc 1.85.0 (4d91de4e4 2025-02-17)", "rustc 1.9.0", "rustc", ""] {
+            assert!(!is_recent(old), "{old}");
+        }
+    }
 }

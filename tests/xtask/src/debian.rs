@@ -30,6 +30,15 @@ pub(crate) fn make(release: bool) -> Result<Done> {
             "cargo-deb does not run ({reason:#}): run `cargo install cargo-deb --locked`"
         )));
     }
+    // The package is installed as the root of a namespace, which not every machine lets a user be.
+    for (program, arguments) in
+        [("unshare", ["--map-root-user", "true"]), ("dpkg", ["--version", ""])]
+    {
+        let arguments = arguments.iter().filter(|argument| !argument.is_empty());
+        if let Err(reason) = output(Command::new(program).args(arguments)) {
+            return Ok(Done::skipped(format!("the package cannot be tried here: {reason:#}")));
+        }
+    }
     let (profile, folder) = if release {
         run(&mut cargo(&["build", "--package=manager", "--bins", "--release"]))?;
         ("release", "release")
@@ -45,9 +54,10 @@ pub(crate) fn make(release: bool) -> Result<Done> {
     run(make.arg("--output").arg(&package))?;
     let clean = target_dir().join("deb/root");
     install(&package, &clean)?;
-    look(&clean)?;
+    let skipped = look(&clean)?;
     let size = fs::metadata(&package)?.len();
-    Ok(Done::with(format!("{}, {} kB, installs", package.display(), size / 1000)))
+    let detail = format!("{}, {} kB, installs", package.display(), size / 1000);
+    Ok(Done { skipped, ..Done::with(detail) })
 }
 
 /// What the package has besides what is in the tree: man pages and completions.
@@ -78,8 +88,8 @@ fn install(package: &Path, clean: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Looks at what was installed.
-fn look(clean: &Path) -> Result<()> {
+/// Looks at what was installed. What could not be looked at here, and why.
+fn look(clean: &Path) -> Result<Option<String>> {
     for file in INSTALLED {
         ensure!(clean.join(file).is_file(), "the package has no /{file}");
     }
@@ -118,10 +128,9 @@ fn serve(program: &Path, config: &Path, ready: &PathBuf) -> Result<()> {
 }
 
 /// Has systemd look at the units, where it is.
-fn verify(clean: &Path) -> Result<()> {
-    if output(Command::new("systemd-analyze").arg("--version")).is_err() {
-        println!("systemd-analyze does not run: nobody has looked at the units");
-        return Ok(());
+fn verify(clean: &Path) -> Result<Option<String>> {
+    if let Err(reason) = output(Command::new("systemd-analyze").arg("--version")) {
+        return Ok(Some(format!("nobody has looked at the units: {reason:#}")));
     }
     // The shell that a unit runs is another package's.
     fs::create_dir_all(clean.join("bin"))?;
@@ -130,9 +139,10 @@ fn verify(clean: &Path) -> Result<()> {
     let mut command = Command::new("systemd-analyze");
     command.args(["verify", "--man=no", "--recursive-errors=no"]);
     command.arg(format!("--root={}", clean.display()));
-    for unit in ["dxpu-manager.service", "dxpu-manager-backup.service"] {
+    for unit in ["dxpu-manager.service", "dxpu-manager-backup.service", "dxpu-manager-backup.timer"]
+    {
         command.arg(units.join(unit));
     }
     output(&mut command).context("systemd does not take the units")?;
-    Ok(())
+    Ok(None)
 }

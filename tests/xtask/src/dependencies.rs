@@ -1,12 +1,13 @@
 //! Which crate depends on which: the house plan's table of rooms, checked from `cargo metadata`.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use cargo_metadata::{DependencyKind, MetadataCommand, Package, semver::Version};
 
 use crate::report::Done;
-use crate::tools::{cargo, root};
+use crate::tools::{cargo, output, root};
 
 /// One crate of the workspace and the crates of the workspace that it may depend on.
 struct Room {
@@ -116,7 +117,8 @@ struct Edge {
 /// Checks the workspace against the table.
 pub(crate) fn check() -> Result<Done> {
     let (members, edges) = workspace()?;
-    let wrong = violations(&members, &edges);
+    let mut wrong = violations(&members, &edges);
+    wrong.extend(too_new()?);
     for edge in edges.iter().filter(|edge| edge.dev) {
         println!("in tests only: {} uses {}", edge.from, edge.to);
     }
@@ -160,6 +162,29 @@ fn workspace() -> Result<(Vec<String>, Vec<Edge>)> {
     edges
         .retain(|edge| !edge.dev || !normal.iter().any(|n| n.from == edge.from && n.to == edge.to));
     Ok((members, edges))
+}
+
+/// Packages that are built here and ask for a later Rust than the workspace says that it takes, each
+/// in words.
+fn too_new() -> Result<Vec<String>> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let about = output(Command::new(rustc).arg("-vV"))?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("`rustc -vV` names no host")?;
+    let metadata = MetadataCommand::new()
+        .cargo_path(cargo(&[]).get_program())
+        .current_dir(root())
+        .other_options(["--locked", "--filter-platform", host].map(String::from))
+        .exec()
+        .context("`cargo metadata` failed")?;
+    let own = env!("CARGO_PKG_RUST_VERSION");
+    let own = Version::parse(&format!("{own}.0")).context("rust-version in Cargo.toml")?;
+    let needs = |package: &Package| package.rust_version.clone().filter(|version| *version > own);
+    let too_new = metadata.packages.iter().filter_map(|package| Some((package, needs(package)?)));
+    let said = |(package, version): (&Package, _)| {
+        format!("{} needs Rust {version}: say so in Cargo.toml and README.md", package.name)
+    };
+    Ok(too_new.map(said).collect())
 }
 
 /// What does not agree with [`ROOMS`], each in words.

@@ -5,7 +5,6 @@
 //! compilers make other code of the same sources, so only the sources are compared with any.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use base64::Engine;
@@ -15,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::bare_metal;
 use crate::report::Done;
-use crate::tools::{output, root};
+use crate::tools::root;
 
 const BOARDS: [&str; 2] = ["qemu-virt", "litex"];
 
@@ -34,10 +33,10 @@ const FUNCTIONS: [(&str, &str); 5] = [
 
 /// Builds the algorithms into the board files.
 pub(crate) fn make() -> Result<Done> {
-    let Some(built) = bare_metal::flash_algorithms()? else {
+    let (Some(built), Some(compiler)) = (bare_metal::flash_algorithms()?, compiler()?) else {
         return Ok(bare_metal::no_toolchain());
     };
-    let (sources, compiler) = (sources_digest()?, compiler()?);
+    let sources = sources_digest()?;
     for board in BOARDS {
         let path = board_file(board);
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -63,8 +62,9 @@ pub(crate) fn check() -> Result<Done> {
                 path.display()
             );
         }
-        same_compiler &= value(&text, "# compiler") == Some(&compiler);
+        same_compiler &= value(&text, "# compiler") == compiler.as_deref();
     }
+    let Some(compiler) = compiler else { return Ok(bare_metal::no_toolchain()) };
     if !same_compiler {
         return Ok(Done::with("of these sources, by another compiler".to_owned()));
     }
@@ -89,9 +89,9 @@ fn board_file(board: &str) -> std::path::PathBuf {
     root().join(format!("proxy-fw/flash/boards/{board}.yaml"))
 }
 
-fn compiler() -> Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    Ok(output(Command::new(rustc).arg("--version"))?.trim().to_owned())
+/// The compiler that builds the algorithms, if there is one.
+fn compiler() -> Result<Option<String>> {
+    bare_metal::Toolchain::find()?.map(|toolchain| toolchain.compiler()).transpose()
 }
 
 /// The digest of everything that the algorithms are made of.

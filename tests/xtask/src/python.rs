@@ -11,14 +11,17 @@ use crate::tools::{output, target_dir};
 const INSTALL_BOUND: &str = "300";
 
 /// The Python interpreter of an environment that has what the file `requirements` names, in the
-/// folder `name` below the target folder. It is made once, and again when that file has changed.
+/// folder `name` below the target folder. It is made once, and again when that file or the version of Python has changed.
 ///
 /// # Errors
 ///
 /// Where there is no Python with `venv`, or the package index is not reached: with what to install.
 pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf> {
-    let wanted = std::fs::read_to_string(requirements)
+    let requires = std::fs::read_to_string(requirements)
         .with_context(|| format!("{} cannot be read", requirements.display()))?;
+    // What is installed is found only by the version of Python that it was installed for.
+    let version = output(Command::new("python3").arg("--version"));
+    let wanted = format!("# {}\n{requires}", version.unwrap_or_default().trim());
     let folder = target_dir().join(name).join("python");
     let (python, stamp) = (folder.join("bin/python"), folder.join("installed.txt"));
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {

@@ -46,6 +46,8 @@ struct Step {
     outcome: Outcome,
     detail: String,
     took: Duration,
+    /// Its failed tests, which count each.
+    failed_tests: usize,
 }
 
 /// What came of a step.
@@ -94,8 +96,8 @@ impl Report {
 
     /// Takes down what came of a step, and says whether it did not fail.
     pub(crate) fn add(&mut self, Ended { name, result, took }: Ended) -> bool {
-        let (outcome, detail) = match result {
-            Err(error) => (Outcome::Failed(format!("{error:#}")), String::new()),
+        let (outcome, detail, failed_tests) = match result {
+            Err(error) => (Outcome::Failed(format!("{error:#}")), String::new(), 0),
             Ok(Done { detail, tests, skipped }) => {
                 let failed = tests.failed;
                 self.tests.passed += tests.passed;
@@ -106,11 +108,11 @@ impl Report {
                     Some(reason) => Outcome::Skipped(reason),
                     None => Outcome::Passed,
                 };
-                (outcome, detail)
+                (outcome, detail, failed)
             }
         };
         let went_on = !matches!(outcome, Outcome::Failed(_));
-        self.steps.push(Step { name, outcome, detail, took });
+        self.steps.push(Step { name, outcome, detail, took, failed_tests });
         went_on
     }
 
@@ -122,7 +124,7 @@ impl Report {
             println!("skipped: {skipped}");
         }
         let mut totals = self.tests.clone();
-        for Step { name, outcome, detail, took } in &self.steps {
+        for Step { name, outcome, detail, took, failed_tests } in &self.steps {
             let (mark, text) = match outcome {
                 Outcome::Passed => ("passed", detail.as_str()),
                 Outcome::Skipped(reason) => ("skipped", reason.as_str()),
@@ -130,9 +132,7 @@ impl Report {
             };
             println!("{mark:8} {name:26} {:>7.1} s  {text}", took.as_secs_f64());
             match outcome {
-                Outcome::Failed(_) if *name != "tests" || self.tests.failed == 0 => {
-                    totals.failed += 1
-                }
+                Outcome::Failed(_) if *failed_tests == 0 => totals.failed += 1,
                 Outcome::Skipped(reason) => totals.skipped.push(reason.clone()),
                 _ => {}
             }

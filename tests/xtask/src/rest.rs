@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -26,6 +26,9 @@ const POOL: [&str; 8] = ["--boxes", "3", "--slots", "4", "--hosts", "3", "--lent
 
 /// Changes that are done, at least; else nothing of the pool was met.
 const LEAST_CHANGES: usize = 40;
+
+/// How long the manager may take to be ready.
+const READY_BOUND: Duration = Duration::from_secs(60);
 
 /// A program that ends with this.
 struct Running(Child);
@@ -57,7 +60,11 @@ pub(crate) fn run() -> Result<Done> {
     command.current_dir(&work).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let mut manager = Running(command.spawn().context("the manager does not start")?);
     let ready = work.join("ready.json");
+    let begun = Instant::now();
     while !ready.exists() {
+        if begun.elapsed() > READY_BOUND {
+            bail!("the manager is not ready: see {}", work.join("log").display());
+        }
         if let Some(status) = manager.0.try_wait()? {
             bail!("the manager ended with {status}: see {}", work.join("log").display());
         }

@@ -64,6 +64,8 @@ pub(crate) fn card_limits(long: bool) -> Result<Done> {
     };
     let mut tests = with_limits(&["test", "--quiet", "--features", "proxy-core/card-recorder"]);
     run(tests.args(["--package", "proxy-core"]))?;
+    // With the codec as a card has it, without std: among other packages' tests it is built with it.
+    run(cargo(&["test", "--quiet", "--package", "soc"]).args(["--test", "crc_engine"]))?;
     if long {
         // In a folder of its own: programs lie under the same name whatever their limits.
         let folder = target_dir().join("card-limits");

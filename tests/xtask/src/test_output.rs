@@ -5,6 +5,7 @@
 //! measures and people should see prints as `FIGURE: what`.
 
 use crate::report::Tally;
+use std::collections::BTreeSet;
 
 /// What a test prints when it cannot run here, before the reason.
 pub(crate) const SKIP_MARK: &str = "SKIPPED: ";
@@ -22,6 +23,8 @@ struct Program {
     /// The test whose captured output is being shown.
     section: Option<String>,
     skipped: Vec<String>,
+    /// The tests that skipped themselves, or parts of themselves.
+    skipping: BTreeSet<Option<String>>,
     ignored: Vec<String>,
     figures: Vec<String>,
     /// (passed, failed), once it said so.
@@ -73,7 +76,7 @@ impl Reader {
             Some(_) => {}
         }
         // To the harness, a test that skipped itself passed.
-        let skipped_itself = program.skipped.len().min(passed);
+        let skipped_itself = program.skipping.len().min(passed);
         passed -= skipped_itself;
         self.tally.passed += passed;
         self.tally.failed += failed;
@@ -107,6 +110,7 @@ impl Program {
         } else if let Some((_, reason)) = line.split_once(SKIP_MARK) {
             let test = self.section.as_ref().map(|test| format!("{test}: ")).unwrap_or_default();
             self.skipped.push(format!("{test}{reason}"));
+            self.skipping.insert(self.section.clone());
         } else if let Some((_, figure)) = line.split_once(FIGURE_MARK) {
             self.figures.push(figure.to_owned());
         } else if let Some(test) = line.strip_prefix("test ").filter(|_| self.section.is_none()) {

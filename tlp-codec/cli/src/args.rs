@@ -79,7 +79,13 @@ pub(crate) struct Encode {
 #[command(after_help = LIVE_EXAMPLES)]
 pub(crate) struct Live {
     /// The manager to ask.
-    #[arg(long, env = "DXPU_MANAGER", default_value = "http://127.0.0.1:7780", value_name = "URL")]
+    #[arg(
+        long,
+        visible_alias = "server",
+        env = "DXPU_MANAGER",
+        default_value = "http://127.0.0.1:7780",
+        value_name = "URL"
+    )]
     pub(crate) manager: String,
 
     /// How long each look is: 10ms to 10s.

@@ -134,15 +134,18 @@ fn message<'a>(fields: &mut Taker, data: &'a [u8]) -> Result<Kind<'a>, String> {
     let (requester, tag) = (fields.requester()?, fields.tag()?);
     let name = fields.required("routing", Taker::text)?;
     let routing = MsgRouting::ALL.into_iter().find(|routing| routing.name() == name);
-    let routing = routing.ok_or_else(|| format!("`{name}` is not a routing"))?;
+    let routing = routing.ok_or_else(|| {
+        let known = MsgRouting::ALL.map(MsgRouting::name).join(", ");
+        format!("field `routing`: `{name}` is not one of {known}")
+    })?;
     let name = fields.required("code", |fields, key| fields.as_text(key))?;
     let known = MsgCode::KNOWN.iter().find(|code| code.name() == Some(name.as_str()));
     let code = match known {
         Some(code) => *code,
         None => MsgCode::from_byte(
-            crate::taker::parse_number(&name)
-                .and_then(|n| u8::try_from(n).ok())
-                .ok_or_else(|| format!("`{name}` is neither a message code's name nor a number"))?,
+            crate::taker::parse_number(&name).and_then(|n| u8::try_from(n).ok()).ok_or_else(
+                || format!("field `code`: `{name}` is neither a message code's name nor a number"),
+            )?,
         ),
     };
     let bytes = fields.hex("fields")?.unwrap_or_else(|| vec![0; 8]);
@@ -177,7 +180,11 @@ fn status(fields: &mut Taker) -> Result<CplStatus, String> {
         "CA" => CplStatus::CompleterAbort,
         other => match crate::taker::parse_number(other) {
             Some(bits @ 0..=7) => CplStatus::from_bits(bits as u8),
-            _ => return Err(format!("`{other}` is neither SC, UR, CRS, CA nor 0 to 7")),
+            _ => {
+                return Err(format!(
+                    "field `status`: `{other}` is neither SC, UR, CRS, CA nor 0 to 7"
+                ));
+            }
         },
     })
 }
@@ -213,14 +220,17 @@ fn enables_unless_implied(
 fn address_type(fields: &mut Taker) -> Result<AddressType, String> {
     let Some(name) = fields.text("at")? else { return Ok(AddressType::Untranslated) };
     let at = ADDRESS_TYPES.iter().position(|known| *known == name);
-    let at = at.ok_or_else(|| format!("`{name}` is not one of {}", ADDRESS_TYPES.join(", ")))?;
+    let at = at.ok_or_else(|| {
+        format!("field `at`: `{name}` is not one of {}", ADDRESS_TYPES.join(", "))
+    })?;
     Ok(AddressType::from_bits(at as u8))
 }
 
 fn prefixes(fields: &mut Taker) -> Result<Prefixes, String> {
     let mut prefixes = Prefixes::none();
     for text in fields.list("prefixes")? {
-        let bytes = crate::input::parse_hex(&text)?;
+        let bytes =
+            crate::input::parse_hex(&text).map_err(|error| format!("field `prefixes`: {error}"))?;
         let bytes = bytes.try_into().map_err(|_| format!("prefix {text} is not four bytes"))?;
         let prefix = Prefix::from_bytes(bytes)
             .ok_or_else(|| format!("prefix {text} does not start with 100b, as prefixes do"))?;
@@ -250,7 +260,8 @@ fn digest(fields: &mut Taker) -> Result<Option<Digest>, String> {
     if text == "auto" {
         return Ok(Some(Digest::Auto));
     }
-    let bytes = crate::input::parse_hex(&text)?;
+    let bytes = crate::input::parse_hex(&text)
+        .map_err(|error| format!("field `ecrc`: {error}; it is hex or auto"))?;
     let bytes = bytes.try_into().map_err(|_| "`ecrc` is four bytes in hex, or auto")?;
     Ok(Some(Digest::Given(u32::from_le_bytes(bytes))))
 }

@@ -4,11 +4,11 @@ use crate::bare;
 use crate::decode::Printer;
 use crate::input::{Format, Stream};
 use crate::joiner::Joiner;
+use crate::pcapng;
 use crate::segments::{length_said, segment_size};
 use anyhow::{Context, Result};
 use etherparse::{EtherType, LaxSlicedPacket, TransportSlice, UdpHeader};
-use pcap_file::pcapng::Block;
-use pcap_file::{DataLink, pcap::PcapReader, pcapng::PcapNgReader};
+use pcap_file::{DataLink, pcap::PcapReader};
 use serde_json::{Map, Value};
 use std::io::Write;
 use tlp_codec::fabric::{
@@ -120,36 +120,23 @@ impl<W: Write> Capture<'_, '_, W> {
     }
 
     fn read_pcapng(&mut self, stream: Stream) -> Result<()> {
-        let mut reader = PcapNgReader::new(stream).context("cannot read the capture")?;
-        let mut links = Vec::new();
-        while let Some(block) = reader.next_block() {
-            let mut known = Map::new();
-            let (interface, data, original) = match block {
-                Ok(Block::SectionHeader(_)) => {
-                    links.clear();
-                    continue;
+        let mut reader = pcapng::Reader::new(stream);
+        loop {
+            match reader.next_packet() {
+                Ok(None) => return Ok(()),
+                Ok(Some(Ok(packet))) => {
+                    let known = bare::known(packet.comments());
+                    let pcapng::Packet { link, bytes, original, .. } = packet;
+                    self.packet(Captured { link, bytes, original, known })?;
                 }
-                Ok(Block::InterfaceDescription(interface)) => {
-                    links.push(interface.linktype);
-                    continue;
+                Ok(Some(Err(broken))) => {
+                    self.packets += 1;
+                    self.printer
+                        .broken(&format!("packet {}", self.packets), &broken.to_string())?;
                 }
-                Ok(Block::EnhancedPacket(packet)) => {
-                    known = bare::known(&packet.options);
-                    (packet.interface_id as usize, packet.data, packet.original_len)
-                }
-                Ok(Block::Packet(packet)) => {
-                    (packet.interface_id as usize, packet.data, packet.original_len)
-                }
-                Ok(Block::SimplePacket(packet)) => (0, packet.data, packet.original_len),
-                Ok(_) => continue,
-                Err(error) => return self.cut_off(&error.to_string()),
-            };
-            match links.get(interface) {
-                Some(&link) => self.packet(Captured { link, bytes: &data, original, known })?,
-                None => self.cut_off(&format!("no interface {interface} is described"))?,
+                Err(end) => return self.cut_off(&end.to_string()),
             }
         }
-        Ok(())
     }
 
     fn cut_off(&mut self, reason: &str) -> Result<()> {

@@ -50,7 +50,10 @@ pub(crate) fn of_stream(mut stream: Stream, name: Option<String>) -> Result<Sour
     }
     // Of stdin every line is taken for itself: what writes there may go wrong and come right again.
     if let Some(name) = name.filter(|_| is_binary(start)) {
-        bail!("{name} is neither a capture (pcap or pcapng) nor text; see `tlp decode --help`");
+        bail!(
+            "{name} is neither a capture (pcap or pcapng) nor text; `tlp decode --help` and `tlp \
+             encode --help` say what they read"
+        );
     }
     Ok(Source::Lines(stream))
 }

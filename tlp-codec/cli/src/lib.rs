@@ -13,6 +13,7 @@ mod input;
 mod joiner;
 mod live;
 mod notes;
+mod pcapng;
 mod segments;
 mod taker;
 mod text;

@@ -310,6 +310,22 @@ fn a_capture_that_ends_in_the_middle_gives_what_it_has() {
     assert!(nothing.err.contains("no TLP in it; packets read: 1"), "{}", nothing.err);
 }
 
+/// The end of a list of options may be left out where its block ends.
+#[test]
+fn a_packet_whose_options_end_with_its_block_is_read() {
+    let packet = ethernet(false, &frame(1, &[tlp_record(&READ)]));
+    let capture = pcapng(&[packet.clone(), packet]);
+    let last = u32::from_ne_bytes(*capture.last_chunk().unwrap());
+    let at = capture.len() - 2 * last as usize;
+    let (first, second) = (&capture[at..][..last as usize], &capture[at + last as usize..]);
+    let comment = [&1_u16.to_ne_bytes()[..], &3_u16.to_ne_bytes(), b"why\0"].concat();
+    let length = (last + comment.len() as u32).to_ne_bytes();
+    let middle = &first[8..first.len() - 4];
+    let longer = [&first[..4], &length, middle, &comment, &length].concat();
+    let ran = tlp(&["decode"], &[&capture[..at], &longer, second].concat());
+    assert_eq!((ran.code, ran.out.lines().count()), (0, 2), "{}", ran.err);
+}
+
 /// A capture with a snap length: of the packets that are longer, the start.
 fn cut_to(snap: usize, packets: &[Vec<u8>]) -> [Vec<u8>; 2] {
     let header =

@@ -122,6 +122,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(Self { bytes, header_at })
     }
 
+    /// Of bytes that were checked before, or just made.
+    ///
+    /// # Panics
+    ///
+    /// When they do not fit.
+    #[inline]
+    pub fn known(bytes: T) -> Self {
+        let Ok(header_at) = checked(bytes.as_ref()) else {
+            panic!("a TLP that was checked before fits")
+        };
+        Self { bytes, header_at }
+    }
+
     /// Checks that prefixes and header are there; data may be cut short or followed by more.
     /// For TLPs of which a capture kept only the first bytes: [`Packet::payload`] gives what is
     /// there of the data.

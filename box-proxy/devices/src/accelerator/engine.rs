@@ -67,6 +67,7 @@ enum Step {
 impl Accelerator {
     /// Starts pieces of running jobs, by turns, until all wait or the bound is reached.
     pub(super) fn advance(&mut self, port: &mut Port, now: Duration) {
+        self.check_bus(port, now);
         let mut waiting = 0;
         let mut pieces = 0;
         while waiting < regs::SLOTS && pieces < PIECES_A_CALL {
@@ -79,6 +80,20 @@ impl Accelerator {
             // Computing is the slow part.
             pieces += if self.computes() { PIECES_A_CALL / 4 } else { 1 };
         }
+    }
+
+    /// Without the bus every job that writes fails, and with them what they had handed over: when the
+    /// bus is back, host memory may be somebody else's.
+    pub(super) fn check_bus(&mut self, port: &mut Port, now: Duration) {
+        if port.bus_master() {
+            return;
+        }
+        for index in 0..regs::SLOTS {
+            if self.slots[index].run().is_some_and(|run| run.operation == Operation::Write) {
+                self.fail(port, now, index, Failure(regs::ERROR_BUS_MASTER_OFF));
+            }
+        }
+        port.drop_held_writes();
     }
 
     /// Whether a job runs that needs nothing from outside.

@@ -189,6 +189,7 @@ impl Accelerator {
             regs::COUNTER_ADD => self.counter = self.counter.wrapping_add(value),
             regs::CONTROL if value & regs::CONTROL_RESET != 0 => {
                 port.cancel_reads(|_| true);
+                port.drop_writes();
                 self.reset_registers(port);
             }
             regs::ABORT => {
@@ -239,6 +240,7 @@ impl Accelerator {
         port.cancel_reads(|token| engine::Token::from_bits(token).generation == generation);
         self.slots[index].end(now, Err(Failure(regs::ERROR_ABORTED)));
         self.stats.jobs_failed += 1;
+        self.check_bus(port, now);
     }
 
     /// Ends a job and tells the host, if it wants that.

@@ -1,12 +1,13 @@
 //! The accelerator driven over TLPs, as a driver would.
 
 use super::*;
-use crate::device::{Device, ResetKind};
+use crate::device::{Classes, Device, ResetKind};
 use crate::endpoint::registers::*;
 use crate::endpoint::tests::tlp_bytes;
 use crate::testing::*;
 use proptest::prelude::*;
-use tlp_codec::tlp::CplStatus;
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{CplStatus, Kind};
 
 type Rig = Root<Endpoint<Accelerator>>;
 
@@ -357,6 +358,57 @@ fn an_aborted_job_stops_and_leaves_the_others() {
     assert_eq!(b.root.interrupts, [0x41]);
 }
 
+/// Nor for one that ends so because of another.
+#[test]
+fn an_abort_without_the_bus_ends_every_job_that_writes() {
+    let mut b = bench(small());
+    let job =
+        Job { operation: regs::COMMAND_WRITE, host: MEMORY, window: 0, device: 0, length: 100_000 };
+    (0..2).for_each(|slot| b.prepare(slot, &job));
+    for slot in 0..2 {
+        b.root.post(b.regs + regs::doorbell(slot), &[1, 0, 0, 0]);
+    }
+    b.root.post(b.memory, &[7; 64]);
+    assert_eq!(b.root.pump_classes(Classes::NONE), []);
+    // Three requests come before the device gets to its work.
+    let command = |root: &mut Rig, tag: u16, value: u16| {
+        root.send(Kind::ConfigWrite {
+            type1: false,
+            requester: Bdf::from_bits(0),
+            tag: Tag::new(tag).unwrap(),
+            destination: Bdf::from_bits(DEVICE),
+            register: COMMAND,
+            first_be: 0b11,
+            data: &u32::from(value).to_le_bytes(),
+        });
+    };
+    command(&mut b.root, 200, COMMAND_MEMORY);
+    b.root.post(b.regs + regs::ABORT, &1_u32.to_le_bytes());
+    command(&mut b.root, 201, COMMAND_MEMORY | COMMAND_BUS_MASTER);
+    assert_eq!(b.status(0), (regs::STATE_FAILED, regs::ERROR_ABORTED));
+    assert_eq!(b.status(1), (regs::STATE_FAILED, regs::ERROR_BUS_MASTER_OFF));
+    assert_eq!(b.root.memory[..64], [0; 64]);
+}
+
+/// What a job had handed over and that has not left ends with it, when the bus is taken away.
+#[test]
+fn nothing_is_written_for_a_job_that_failed_without_the_bus() {
+    let mut b = bench(small());
+    let job =
+        Job { operation: regs::COMMAND_FILL, host: 42, window: 0, device: 0, length: 100_000 };
+    b.start(0, &job);
+    b.root.interrupts.clear();
+    b.prepare(0, &Job { operation: regs::COMMAND_WRITE, host: MEMORY, ..job });
+    b.root.post(b.regs + regs::doorbell(0), &[1, 0, 0, 0]);
+    assert_eq!(b.root.pump_classes(Classes::NONE), []);
+    b.root.config_write16(COMMAND, COMMAND_MEMORY);
+    assert_eq!(b.status(0), (regs::STATE_FAILED, regs::ERROR_BUS_MASTER_OFF));
+    b.root.config_write16(COMMAND, COMMAND_MEMORY | COMMAND_BUS_MASTER);
+    assert_eq!(b.root.memory[..64], [0; 64]);
+    assert!(b.root.counter("writes_dropped") > 0);
+    assert_eq!(b.root.interrupts, [0x40], "it is told");
+}
+
 #[test]
 fn resets_end_jobs_and_only_power_clears_memory() {
     let mut b = bench(small());
@@ -404,6 +456,8 @@ fn the_page_has_the_constants() {
         let row = page.lines().find(|line| line.contains(&format!("| `{name}` |")));
         assert!(row.unwrap_or_else(|| panic!("{name}")).starts_with(&format!("| {offset} |")));
     };
+    let size = format!("a power of two, {} MB by default |", regs::DEFAULT_MEMORY_SIZE >> 20);
+    assert!(page.lines().any(|line| line.starts_with("| BAR2 |") && line.ends_with(&size)));
     for (name, at) in [
         ("ID", regs::ID),
         ("VERSION", regs::VERSION),

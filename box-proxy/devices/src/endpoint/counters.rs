@@ -47,7 +47,7 @@ counters! {
     interrupts_lost,
     /// Interrupts sent.
     interrupts_sent,
-    /// DMA writes and interrupts dropped because Bus Master Enable was cleared.
+    /// DMA writes dropped that waited for Bus Master Enable when what they were for was over.
     writes_dropped,
     /// Error messages that found no room.
     messages_dropped,

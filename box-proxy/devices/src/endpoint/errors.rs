@@ -51,16 +51,13 @@ pub(super) fn report(
     );
     if advisory {
         add32(config, AER_CORRECTABLE, AER_ADVISORY);
+        // Section 6.2.4.3: the uncorrectable error's own registers tell nothing of it then.
         if config.get32(AER_CORRECTABLE_MASK) & AER_ADVISORY != 0 {
-            add32(config, AER_UNCORRECTABLE, bit);
             return None;
         }
     }
     let masked = config.get32(AER_UNCORRECTABLE_MASK) & bit != 0;
-    if !masked {
-        log(config, fault, header);
-    }
-    add32(config, AER_UNCORRECTABLE, bit);
+    log(config, fault, masked, header);
     let serr = config.get16(COMMAND) & COMMAND_SERR != 0;
     let reporting = |enable: u16| control & enable != 0;
     let ur_reported = fault != Fault::UnsupportedRequest || reporting(DEVICE_CONTROL_UR);
@@ -80,11 +77,21 @@ pub(super) fn report(
     send.then_some(code)
 }
 
-/// The header log and First Error Pointer hold the first error until software clears it.
-fn log(config: &mut ConfigSpace, fault: Fault, header: Option<&[u8]>) {
+/// Sets the status bit. The header log and First Error Pointer hold the first error that is not
+/// masked until software clears it.
+fn log(config: &mut ConfigSpace, fault: Fault, masked: bool, header: Option<&[u8]>) {
     let control = config.get32(AER_CONTROL);
-    let pending = config.get32(AER_UNCORRECTABLE);
-    if pending >> (control & 0x1f) & 1 != 0 {
+    let first = control & 0x1f;
+    let logged = config.get32(AER_UNCORRECTABLE) >> first & 1 != 0;
+    add32(config, AER_UNCORRECTABLE, 1 << fault as u32);
+    if logged {
+        return;
+    }
+    if masked {
+        // A pointer that was over does not point to this one now. Bit 0 is no error's.
+        if first == fault as u32 {
+            config.set32(AER_CONTROL, control & !0x1f);
+        }
         return;
     }
     config.set32(AER_CONTROL, control & !0x1f | fault as u32);

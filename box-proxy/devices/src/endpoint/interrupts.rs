@@ -9,6 +9,7 @@ use super::registers::*;
 pub(super) struct Message {
     pub(super) address: u64,
     pub(super) data: u32,
+    pub(super) vector: u16,
 }
 
 /// The function's vectors. A raised vector is pending until its message is taken; raised again
@@ -69,6 +70,12 @@ impl Interrupts {
         self.pending[vector / 64] &= !(1 << (vector % 64));
         self.next = vector + 1;
         Some(self.message(config, mode, vector))
+    }
+
+    /// Puts a vector back whose message was taken and may not be sent now: when it may, the table can
+    /// say something else, or that it is masked.
+    pub(super) fn put_back(&mut self, vector: u16) {
+        self.pending[usize::from(vector / 64)] |= 1 << (vector % 64);
     }
 
     /// Copies what is pending into MSI's register.
@@ -140,10 +147,12 @@ impl Interrupts {
     fn message(&self, config: &ConfigSpace, mode: Mode, vector: usize) -> Message {
         if let Mode::Msi { granted } = mode {
             let data = config.get16(MSI_DATA) & !(u16::from(granted) - 1) | vector as u16;
-            return Message { address: config.get64(MSI_ADDRESS), data: data.into() };
+            let address = config.get64(MSI_ADDRESS);
+            return Message { address, data: data.into(), vector: vector as u16 };
         }
         let [low, high, data, _] = self.table[vector];
-        Message { address: u64::from(high) << 32 | u64::from(low), data }
+        let address = u64::from(high) << 32 | u64::from(low);
+        Message { address, data, vector: vector as u16 }
     }
 }
 

@@ -168,6 +168,9 @@ impl Layout {
         let capabilities =
             payload | DEVICE_CAP_EXTENDED_TAG | DEVICE_CAP_ROLE_BASED | DEVICE_CAP_FLR;
         c.define32(DEVICE_CAPABILITIES, capabilities, 0);
+        // PCIe 5.0 section 6.6.2: a function-level reset leaves the slot's power limit, which nothing
+        // tells again, and Max_Payload_Size.
+        c.keep_in_flr(DEVICE_CAPABILITIES, CAPTURED_POWER_LIMIT);
         // After reset: relaxed ordering, no snoop and extended tags on, 128 and 512 bytes.
         let initial = DEVICE_CONTROL_RELAXED
             | DEVICE_CONTROL_NO_SNOOP
@@ -175,7 +178,6 @@ impl Layout {
             | 2 << DEVICE_CONTROL_MRRS_SHIFT;
         c.define16(DEVICE_CONTROL, initial, 0xf9ff);
         c.clear_by_one(DEVICE_CONTROL, 0x000f_0000);
-        // PCIe 5.0 section 6.6.2: Max_Payload_Size is not affected by a function-level reset.
         c.keep_in_flr(DEVICE_CONTROL, 7 << DEVICE_CONTROL_MPS_SHIFT);
         let (speed, width) = (u16::from(self.link_speed), u16::from(self.link_width) << 4);
         // ASPM Optionality Compliance: none is supported.
@@ -252,5 +254,5 @@ impl MsixLayout {
 fn power_management(c: &mut ConfigSpace) {
     // Version 3, no PME, no D1 or D2.
     c.define16(PM + 2, 3, 0);
-    c.define16(PM_CONTROL, PM_NO_SOFT_RESET, 3);
+    c.define16(PM_CONTROL, PM_NO_SOFT_RESET, PM_STATE);
 }

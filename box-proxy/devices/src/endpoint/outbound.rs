@@ -1,6 +1,7 @@
 //! What a function sends beside read requests: posted TLPs and completions, in queues of their
 //! own, each entry with its place in the order in which everything was handed over.
 
+use super::interrupts::Message;
 use super::requester::chunk;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
@@ -10,16 +11,44 @@ use tlp_codec::tlp::{Attributes, ByteEnables, CplStatus, Kind, MsgCode, MsgRouti
 pub const WRITE_QUEUE_BYTES: usize = 256 * 1024;
 
 /// Writes, interrupts and messages that wait to be sent. A further write is refused, an
-/// interrupt stays pending, an error message is dropped and counted.
+/// interrupt stays pending.
 pub const POSTED_QUEUE: usize = 1024;
+
+/// Messages that have room beside as many: writes may wait for Bus Master Enable, which messages do
+/// not ask for. A further one is dropped and counted.
+const MESSAGES: usize = 64;
 
 /// Requests whose completions wait to be sent: the function's non-posted credits. A further
 /// request is dropped and counted as receiver overflow.
 pub const COMPLETION_QUEUE: usize = 64;
 
 enum Posted {
-    Write { address: u64, data: Vec<u8>, sent: usize, attributes: Attributes },
-    Message { routing: MsgRouting, code: MsgCode },
+    Write {
+        address: u64,
+        data: Vec<u8>,
+        sent: usize,
+        attributes: Attributes,
+        /// The interrupt vector whose message it is.
+        vector: Option<u16>,
+    },
+    Message {
+        routing: MsgRouting,
+        code: MsgCode,
+    },
+}
+
+impl Posted {
+    fn is_message(&self) -> bool {
+        matches!(self, Self::Message { .. })
+    }
+}
+
+/// Which posted TLPs may leave: Bus Master Enable is about memory requests alone (PCIe 5.0 section
+/// 7.5.1.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    All,
+    Messages,
 }
 
 /// Posted TLPs, in order.
@@ -39,6 +68,11 @@ impl PostedQueue {
         bytes && self.queue.len() < POSTED_QUEUE
     }
 
+    /// The same for a message.
+    pub(super) fn has_room_for_message(&self) -> bool {
+        self.queue.len() < POSTED_QUEUE + MESSAGES
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -50,23 +84,62 @@ impl PostedQueue {
         data: Vec<u8>,
         attributes: Attributes,
     ) {
+        self.push(order, address, data, attributes, None);
+    }
+
+    pub(super) fn push_interrupt(&mut self, order: u64, message: &Message) {
+        let Message { address, data, vector } = *message;
+        // PCIe 5.0 section 6.1.4: no relaxed ordering, no no-snoop.
+        let attributes = Attributes::default();
+        self.push(order, address, data.to_le_bytes().to_vec(), attributes, Some(vector));
+    }
+
+    fn push(
+        &mut self,
+        order: u64,
+        address: u64,
+        data: Vec<u8>,
+        attributes: Attributes,
+        vector: Option<u16>,
+    ) {
         self.bytes += data.len();
-        self.queue.push_back((order, Posted::Write { address, data, sent: 0, attributes }));
+        self.queue.push_back((order, Posted::Write { address, data, sent: 0, attributes, vector }));
     }
 
     pub(super) fn push_message(&mut self, order: u64, routing: MsgRouting, code: MsgCode) {
         self.queue.push_back((order, Posted::Message { routing, code }));
     }
 
-    /// The place in the order of the oldest entry.
-    pub(super) fn next_order(&self) -> Option<u64> {
-        self.queue.front().map(|&(order, _)| order)
+    /// The place in the order of the oldest entry, or of the oldest message.
+    pub(super) fn next_order(&self, of: Leaving) -> Option<u64> {
+        self.next(of).map(|at| self.queue[at].0)
     }
 
-    /// Drops DMA writes and interrupts (which are writes too); says how many.
+    fn next(&self, of: Leaving) -> Option<usize> {
+        match of {
+            Leaving::All => (!self.queue.is_empty()).then_some(0),
+            Leaving::Messages => self.queue.iter().position(|(_, posted)| posted.is_message()),
+        }
+    }
+
+    /// Takes the interrupts out; gives their vectors.
+    pub(super) fn take_interrupts(&mut self) -> Vec<u16> {
+        let mut vectors = Vec::new();
+        self.queue.retain(|(_, posted)| match posted {
+            Posted::Write { data, vector: Some(vector), .. } => {
+                vectors.push(*vector);
+                self.bytes -= data.len();
+                false
+            }
+            _ => true,
+        });
+        vectors
+    }
+
+    /// Drops DMA writes; says how many.
     pub(super) fn drop_writes(&mut self) -> u64 {
         let before = self.queue.len();
-        self.queue.retain(|(_, posted)| matches!(posted, Posted::Message { .. }));
+        self.queue.retain(|(_, posted)| posted.is_message());
         self.bytes = 0;
         (before - self.queue.len()) as u64
     }
@@ -79,11 +152,13 @@ impl PostedQueue {
     /// The next posted TLP into `buf`.
     pub(super) fn emit(
         &mut self,
+        of: Leaving,
         requester: Bdf,
         max_payload: usize,
         buf: &mut [u8],
     ) -> Option<usize> {
-        let (_, posted) = self.queue.front_mut()?;
+        let next = self.next(of)?;
+        let (_, posted) = self.queue.get_mut(next)?;
         let (length, finished) = match posted {
             Posted::Message { routing, code } => {
                 let kind = Kind::Message {
@@ -96,7 +171,7 @@ impl PostedQueue {
                 };
                 (Repr::new(kind).emit(buf).expect(VALID), true)
             }
-            Posted::Write { address, data, sent, attributes } => {
+            Posted::Write { address, data, sent, attributes, .. } => {
                 let at = address.wrapping_add(*sent as u64);
                 let len = chunk(at, data.len() - *sent, max_payload);
                 let length = emit_write(requester, *attributes, at, &data[*sent..][..len], buf);
@@ -104,7 +179,7 @@ impl PostedQueue {
                 (length, *sent == data.len())
             }
         };
-        if finished && let Some((_, Posted::Write { data, .. })) = self.queue.pop_front() {
+        if finished && let Some((_, Posted::Write { data, .. })) = self.queue.remove(next) {
             self.bytes -= data.len();
         }
         Some(length)

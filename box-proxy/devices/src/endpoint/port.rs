@@ -5,7 +5,7 @@ use super::counters::Counters;
 use super::errors::{self, Advisory, Fault};
 use super::interrupts::Interrupts;
 use super::layout::Layout;
-use super::outbound::{CompletionQueue, PostedQueue, VALID};
+use super::outbound::{CompletionQueue, Leaving, PostedQueue, VALID};
 use super::registers::*;
 use super::requester::{DmaError, MAX_TAGS, ReadDone, Requester};
 use super::settings::Settings;
@@ -158,7 +158,20 @@ impl Port {
 
     /// Whether every write up to that mark has been sent or dropped.
     pub fn has_left(&self, mark: u64) -> bool {
-        self.posted.next_order().is_none_or(|order| order > mark)
+        self.posted.next_order(Leaving::All).is_none_or(|order| order > mark)
+    }
+
+    /// Forgets the writes that wait for Bus Master Enable, if any do, and counts them: what they were
+    /// for is over, and host memory may be somebody else's when they could leave.
+    pub fn drop_held_writes(&mut self) {
+        if !self.settings.bus_master {
+            self.drop_writes();
+        }
+    }
+
+    /// The same of all writes that wait, as at a reset of the function's own.
+    pub fn drop_writes(&mut self) {
+        self.counters.writes_dropped += self.posted.drop_writes();
     }
 
     /// Forgets reads whose token `which` says yes to: nothing more is sent for them and
@@ -263,9 +276,7 @@ impl Port {
         while self.settings.bus_master && self.posted.has_room(4) {
             let Some(message) = self.interrupts.take(&self.config) else { break };
             let order = self.next_order();
-            let data = message.data.to_le_bytes().to_vec();
-            // PCIe 5.0 section 6.1.4: no relaxed ordering, no no-snoop.
-            self.posted.push_write(order, message.address, data, Attributes::default());
+            self.posted.push_interrupt(order, &message);
             self.counters.interrupts_sent += 1;
         }
     }
@@ -278,7 +289,7 @@ impl Port {
     }
 
     pub(super) fn send_message(&mut self, routing: MsgRouting, code: MsgCode) {
-        if self.posted.has_room(0) {
+        if self.posted.has_room_for_message() {
             let order = self.next_order();
             self.posted.push_message(order, routing, code);
         } else {
@@ -286,12 +297,34 @@ impl Port {
         }
     }
 
-    /// Decodes what a configuration write changed and acts on it.
-    pub(super) fn config_changed(&mut self) {
+    /// Sets bits of the Status register.
+    pub(super) fn add_status(&mut self, bits: u16) {
+        let status = self.config.get16(STATUS);
+        self.config.set16(STATUS, status | bits);
+    }
+
+    /// A configuration write of the doubleword at `register`.
+    pub(super) fn write_config(&mut self, register: u16, data: [u8; 4], enables: u8) {
+        let before = self.config.get16(PM_CONTROL) & PM_STATE;
+        self.config.write(register, data, enables);
+        let control = self.config.get16(PM_CONTROL);
+        // There is no D1 and no D2: such a value is discarded (PCIe 5.0 section 7.5.2.2).
+        if ![PM_D0, PM_D3_HOT].contains(&(control & PM_STATE)) {
+            self.config.set16(PM_CONTROL, control & !PM_STATE | before);
+        }
+        self.config_changed();
+    }
+
+    /// Decodes what a configuration write changed and acts on it. Without Bus Master Enable writes
+    /// wait: PCIe 5.0 section 7.5.1.1.3 forbids to send them, and nobody hands them over again.
+    fn config_changed(&mut self) {
         let before = self.settings.bus_master;
         self.settings = Settings::decode(&self.config, &self.layout);
         if before && !self.settings.bus_master {
-            self.counters.writes_dropped += self.posted.drop_writes();
+            for vector in self.posted.take_interrupts() {
+                self.interrupts.put_back(vector);
+                self.counters.interrupts_sent -= 1;
+            }
             self.requester.fail_all(DmaError::BusMasterOff);
         }
         self.send_interrupts();
@@ -340,14 +373,16 @@ impl Port {
 
     /// The next TLP, the oldest that may be sent. Posted TLPs may pass the others; reads and
     /// completions wait for older posted ones, also where relaxed ordering would let them pass
-    /// (PCIe 5.0 table 2-40).
+    /// (PCIe 5.0 table 2-40); not for writes that wait for Bus Master Enable, as the request that sets
+    /// it is completed, too.
     pub(super) fn emit(
         &mut self,
         now: Duration,
         classes: Classes,
         buf: &mut [u8],
     ) -> Option<usize> {
-        let posted = self.posted.next_order();
+        let leaving = if self.settings.bus_master { Leaving::All } else { Leaving::Messages };
+        let posted = self.posted.next_order(leaving);
         let (payload, write) = (self.settings.max_payload, self.max_write());
         if posted.is_some()
             && classes.has(Class::Posted)
@@ -356,7 +391,7 @@ impl Port {
         {
             // Most often nothing else is there.
             self.counters.tlps_sent += 1;
-            return self.posted.emit(self.id, write, buf);
+            return self.posted.emit(leaving, self.id, write, buf);
         }
         let behind = |order: &u64| posted.is_none_or(|p| *order < p);
         let completion = self
@@ -373,7 +408,7 @@ impl Port {
         let length = if Some(oldest) == completion {
             self.completions.emit(self.id, payload, buf)?
         } else if Some(oldest) == posted {
-            self.posted.emit(self.id, write, buf)?
+            self.posted.emit(leaving, self.id, write, buf)?
         } else {
             self.emit_read(now, buf)?
         };

@@ -48,7 +48,10 @@ impl<F: Function> Endpoint<F> {
                 match error.handling() {
                     Handling::UnsupportedRequest => self.refuse(&packet, header),
                     Handling::MalformedTlp | Handling::EcrcFailed => self.malformed(Some(header)),
-                    Handling::PoisonedTlp => self.poisoned(&packet, header),
+                    Handling::PoisonedTlp => {
+                        self.port.add_status(STATUS_DETECTED_PARITY);
+                        self.poisoned(&packet, header);
+                    }
                 }
                 return;
             }
@@ -57,6 +60,10 @@ impl<F: Function> Endpoint<F> {
         if !repr.prefixes.is_empty() || repr.data().len() > self.port.settings.max_payload {
             self.malformed(Some(header));
             return;
+        }
+        // Whatever else becomes of it (PCIe 5.0 section 7.5.1.1.4).
+        if repr.poisoned {
+            self.port.add_status(STATUS_DETECTED_PARITY);
         }
         match repr.kind {
             Kind::ConfigRead { type1: false, .. } | Kind::ConfigWrite { type1: false, .. } => {
@@ -141,8 +148,7 @@ impl<F: Function> Endpoint<F> {
                     return;
                 }
                 if let Ok(data) = data.try_into() {
-                    self.port.config.write(register, data, first_be);
-                    self.port.config_changed();
+                    self.port.write_config(register, data, first_be);
                 }
                 self.complete(packet, CplStatus::Success);
                 self.check_function_reset(now);
@@ -253,6 +259,9 @@ impl<F: Function> Endpoint<F> {
             Taken::Stale => self.port.counters.stale_completions += 1,
             Taken::Failed(DmaError::Poisoned) => {
                 self.port.counters.poisoned += 1;
+                if self.port.config.get16(COMMAND) & COMMAND_PARITY != 0 {
+                    self.port.add_status(STATUS_MASTER_PARITY);
+                }
                 self.port.fault(Fault::Poisoned, Advisory::No, Some(header));
             }
             Taken::Failed(DmaError::Malformed) => {
@@ -266,8 +275,7 @@ impl<F: Function> Endpoint<F> {
                 } else {
                     STATUS_RECEIVED_MASTER_ABORT
                 };
-                let status = self.port.config.get16(STATUS);
-                self.port.config.set16(STATUS, status | bit);
+                self.port.add_status(bit);
             }
         }
     }
@@ -282,10 +290,10 @@ impl<F: Function> Endpoint<F> {
     ) {
         match (code, routing) {
             (MsgCode::SetSlotPowerLimit, _) if data.len() == 4 => {
-                // Captured Slot Power Limit Value and Scale: bits 25:18 and 27:26.
                 let limit = u32::from_le_bytes([data[0], data[1], data[2], data[3]]);
-                let kept = self.port.config.get32(DEVICE_CAPABILITIES) & !(0x3ff << 18);
-                self.port.config.set32(DEVICE_CAPABILITIES, kept | (limit & 0x3ff) << 18);
+                let kept = self.port.config.get32(DEVICE_CAPABILITIES) & !CAPTURED_POWER_LIMIT;
+                let limit = limit << 18 & CAPTURED_POWER_LIMIT;
+                self.port.config.set32(DEVICE_CAPABILITIES, kept | limit);
             }
             (MsgCode::PmeTurnOff, _) => {
                 self.port.send_message(MsgRouting::Gathered, MsgCode::PmeToAck);

@@ -56,6 +56,12 @@ pub const INTERRUPT: u16 = 0x3c;
 pub const PM: u16 = 0x40;
 /// Power Management Control/Status.
 pub const PM_CONTROL: u16 = PM + 4;
+/// PMCSR: PowerState.
+pub const PM_STATE: u16 = 3;
+/// PowerState: D0.
+pub const PM_D0: u16 = 0;
+/// PowerState: D3hot.
+pub const PM_D3_HOT: u16 = 3;
 /// PMCSR: No_Soft_Reset.
 pub const PM_NO_SOFT_RESET: u16 = 1 << 3;
 
@@ -84,6 +90,8 @@ pub const DEVICE_CAPABILITIES: u16 = EXPRESS + 4;
 pub const DEVICE_CAP_EXTENDED_TAG: u32 = 1 << 5;
 /// Device Capabilities: Role-Based Error Reporting.
 pub const DEVICE_CAP_ROLE_BASED: u32 = 1 << 15;
+/// Device Capabilities: Captured Slot Power Limit, value and scale.
+pub const CAPTURED_POWER_LIMIT: u32 = 0x3ff << 18;
 /// Device Capabilities: Function Level Reset Capability.
 pub const DEVICE_CAP_FLR: u32 = 1 << 28;
 /// Device Control.

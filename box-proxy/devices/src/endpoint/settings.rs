@@ -28,7 +28,7 @@ impl Settings {
         let command = config.get16(COMMAND);
         let control = config.get16(DEVICE_CONTROL);
         let control2 = config.get16(DEVICE_CONTROL_2);
-        let awake = config.get16(PM_CONTROL) & 3 == 0;
+        let awake = config.get16(PM_CONTROL) & PM_STATE == PM_D0;
         let size = |shift: u16| 128_usize << (control >> shift & 7).min(5);
         Self {
             memory: awake && command & COMMAND_MEMORY != 0,

@@ -1,5 +1,8 @@
 //! Endpoints driven by a root complex over TLPs.
 
+mod bus_master;
+mod status;
+
 use super::*;
 use crate::testing::*;
 use proptest::prelude::*;
@@ -248,11 +251,21 @@ fn what_no_endpoint_serves_is_an_unsupported_request() {
     assert_eq!(r.config_read(DEVICE_CONTROL) >> 16 & 0x8, 0x8, "Device Status says so");
 }
 
+fn pme_turn_off() -> Kind<'static> {
+    Kind::Message {
+        routing: MsgRouting::Broadcast,
+        code: MsgCode::PmeTurnOff,
+        requester: Bdf::from_bits(0),
+        tag: Tag::new(0).unwrap(),
+        fields: [0; 8],
+        data: &[],
+    }
+}
+
 #[test]
 fn an_unsupported_write_sends_an_error_message_if_asked_to() {
     let mut r = root();
     r.enable();
-    let requester = Bdf::from_bits(0);
     let control = r.config_read(DEVICE_CONTROL) as u16;
     r.config_write16(DEVICE_CONTROL, control | DEVICE_CONTROL_NON_FATAL | DEVICE_CONTROL_UR);
     r.post(0x7000_0000, &[1, 2, 3, 4]);
@@ -263,14 +276,7 @@ fn an_unsupported_write_sends_an_error_message_if_asked_to() {
     assert_eq!(r.config_read(AER_HEADER_LOG) >> 24, 0x40, "a memory write's first byte");
     r.config_write(AER_UNCORRECTABLE, 1 << 20);
     assert_eq!(r.config_read(AER_UNCORRECTABLE), 0);
-    r.send(Kind::Message {
-        routing: MsgRouting::Broadcast,
-        code: MsgCode::PmeTurnOff,
-        requester,
-        tag: Tag::new(0).unwrap(),
-        fields: [0; 8],
-        data: &[],
-    });
+    r.send(pme_turn_off());
     r.pump();
     assert_eq!(r.messages.last(), Some(&MsgCode::PmeToAck));
 }
@@ -537,25 +543,6 @@ fn reads_fail_at_once_when_every_tag_timed_out() {
     assert_eq!(r.only_done().result, Err(DmaError::Timeout));
     r.todo(Todo::Read(MEMORY, 64, 2));
     assert_eq!(r.only_done().result, Err(DmaError::NoTags));
-}
-
-#[test]
-fn clearing_bus_master_ends_dma() {
-    let mut r = root();
-    r.enable();
-    r.answers = Answers::Held;
-    r.todo(Todo::Read(MEMORY, 512 * 100, 1));
-    r.probe().todo.push(Todo::Write(MEMORY, vec![1; 64]));
-    assert_eq!(r.pump_classes(Classes::NONE), []);
-    r.config_write16(COMMAND, COMMAND_MEMORY);
-    assert_eq!(r.counter("writes_dropped"), 1);
-    r.answers = Answers::Split;
-    while !r.held.is_empty() {
-        r.answer(0);
-    }
-    r.pump();
-    assert_eq!(r.only_done().result, Err(DmaError::BusMasterOff));
-    assert_eq!(r.memory[..64], [0; 64]);
 }
 
 #[test]

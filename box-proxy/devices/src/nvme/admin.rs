@@ -82,7 +82,11 @@ impl Nvme {
                 Ok(Outcome::Done(result))
             }
             ABORT => Ok(Outcome::Done(self.abort(port, sqe))),
-            SANITIZE => self.sanitize(sqe).map(done),
+            SANITIZE => {
+                let result = self.sanitize(sqe).map(done);
+                self.deliver_events(port);
+                result
+            }
             _ => self.format(index, sqe),
         }
     }
@@ -117,6 +121,10 @@ impl Nvme {
             namespace.check_writable()?;
             if namespace.formatting {
                 return Err(Status::FORMAT_IN_PROGRESS);
+            }
+            // A namespace without a block is none.
+            if namespace.image.size() >> LBA_SHIFTS[format as usize] == 0 {
+                return Err(Status::INVALID_FORMAT);
             }
         }
         for (started, &nsid) in chosen.iter().enumerate() {

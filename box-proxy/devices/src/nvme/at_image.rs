@@ -84,13 +84,14 @@ impl Nvme {
     fn ended(&mut self, port: &mut Port, now: Duration, nsid: usize, (id, result): Ended) {
         if id == SHUTDOWN {
             if let Err(error) = result {
-                tracing::warn!("NVMe image of namespace {nsid}: {error}");
+                self.namespaces[nsid - 1].failed("the flush of a shutdown", &error);
             }
             self.shutdown_flushes -= 1;
             return self.continue_shutdown();
         }
         if id == SANITIZE {
-            return self.sanitized(nsid - 1, result.map(|_| ()));
+            self.sanitized(nsid - 1, result.map(|_| ()));
+            return self.deliver_events(port);
         }
         let (index, serial) = Commands::of_slow_id(id);
         let Some(command) = self.commands.find(index, serial) else { return };
@@ -103,8 +104,8 @@ impl Nvme {
             }
             (error, _) => {
                 if let (Err(error), None) = (result, error) {
-                    tracing::warn!("NVMe image of namespace {nsid}: {error}");
                     command.error = Some(Status::WRITE_FAULT);
+                    self.namespaces[nsid - 1].failed("a flush or zeroing", &error);
                 }
                 if command.outstanding > 0 {
                     return;

@@ -114,7 +114,8 @@ impl Nvme {
             Err(DmaError::BusMasterOff) => {}
             // A controller that cannot read its queues cannot go on.
             Err(error) => {
-                tracing::warn!("NVMe: submission queue {id} cannot be read: {error:?}");
+                let what = format_args!("submission queue {id}: a read");
+                self.unreadable.add(what, format_args!("{error:?}"));
                 self.registers.set_fatal();
             }
         }

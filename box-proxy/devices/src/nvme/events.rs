@@ -18,6 +18,8 @@ pub(super) enum Event {
     InvalidDoorbellValue,
     /// The temperature is beyond its threshold.
     Temperature,
+    /// A sanitize operation has ended, well or not.
+    Sanitized,
 }
 
 impl Event {
@@ -27,6 +29,7 @@ impl Event {
             Self::InvalidDoorbell => (0, 0, Page::Error),
             Self::InvalidDoorbellValue => (0, 1, Page::Error),
             Self::Temperature => (1, 1, Page::Health),
+            Self::Sanitized => (6, 1, Page::Sanitize),
         }
     }
 
@@ -66,8 +69,15 @@ impl Events {
         match page {
             Page::Error => self.told &= !1,
             Page::Health => self.told &= !2,
-            Page::Firmware | Page::Effects | Page::Sanitize => {}
+            Page::Sanitize => self.told &= !(1 << 6),
+            Page::Firmware | Page::Effects => {}
         }
+    }
+
+    /// It means nothing any more, told or not.
+    pub(super) fn forget(&mut self, event: Event) {
+        self.waiting.retain(|waiting| *waiting != event);
+        self.page_read(event.parts().2);
     }
 
     pub(super) fn clear(&mut self) {

@@ -18,6 +18,10 @@ const INTERRUPT_VECTOR: u8 = 0x09;
 const WRITE_ATOMICITY: u8 = 0x0a;
 const EVENT_CONFIGURATION: u8 = 0x0b;
 
+/// TMPSEL in doubleword 11 of the temperature threshold: Fh is all sensors when it is set, and
+/// reserved when it is read.
+const SENSORS: u32 = 0xf << 16;
+
 /// Arbitration burst that the controller likes best, and the most that it makes of a larger one
 /// (7 is no limit): 2^3 commands.
 pub(super) const RECOMMENDED_BURST: u8 = 3;
@@ -146,7 +150,11 @@ impl Nvme {
     }
 
     pub(super) fn set_feature(&mut self, sqe: &Sqe) -> Result<u32, Status> {
-        let (feature, value) = (sqe.dword(10) as u8, sqe.dword(11));
+        let (feature, mut value) = (sqe.dword(10) as u8, sqe.dword(11));
+        if feature == TEMPERATURE_THRESHOLD && value & SENSORS == SENSORS {
+            // To set them all is to set the only one.
+            value &= !SENSORS;
+        }
         let f = &mut self.features;
         f.get(feature, value)?;
         if sqe.dword(10) >> 31 != 0 {

@@ -56,11 +56,10 @@ fn controller(config: &Config, namespaces: &[Namespace]) -> Vec<u8> {
     p[262] = ERROR_ENTRIES as u8 - 1;
     put(&mut p, 266, &WARNING_TEMPERATURE.to_le_bytes());
     put(&mut p, 268, &CRITICAL_TEMPERATURE.to_le_bytes());
-    let capacity: u128 = namespaces.iter().map(|ns| u128::from(ns.image.size())).sum();
+    let capacity: u128 = namespaces.iter().map(|ns| u128::from(ns.capacity())).sum();
     put(&mut p, 280, &capacity.to_le_bytes());
     (p[512], p[513]) = (0x66, 0x44);
-    // Sanitize: block erase.
-    p[328] = 0b010;
+    put(&mut p, 328, &super::sanitize::CAPABILITIES.to_le_bytes());
     put(&mut p, 514, &(super::command::MAX_COMMANDS as u16).to_le_bytes());
     put(&mut p, 516, &(namespaces.len() as u32).to_le_bytes());
     // Compare, dataset management, write zeroes, save and select fields.
@@ -84,7 +83,7 @@ fn namespace(ns: &Namespace, eui64: [u8; 8]) -> Vec<u8> {
     p[26] = ns.format;
     // Deallocated blocks read as zeros, and Write Zeroes can deallocate.
     p[33] = 0b1001;
-    put(&mut p, 48, &u128::from(ns.image.size()).to_le_bytes());
+    put(&mut p, 48, &u128::from(ns.capacity()).to_le_bytes());
     // Write protected.
     p[99] = ns.image.is_read_only().into();
     put(&mut p, 120, &eui64);

@@ -4,6 +4,7 @@
 //! - `queue`, `entry`, `prp`: queues, their entries, where a command's data is;
 //! - `engine`: how commands advance: fetch, data, execution, completion, interrupt;
 //! - `admin`, `queues`, `features`, `identify`, `logs`, `events`, `sanitize`: admin commands;
+//! - `failures`: what the log is told of what goes wrong;
 //! - `io`: NVM commands; `namespace`, [`image`]: the blocks; `background`: threads for what waits
 //!   for storage; `at_image`: what commands wait for there.
 
@@ -14,6 +15,7 @@ mod command;
 mod engine;
 mod entry;
 mod events;
+mod failures;
 mod features;
 mod identify;
 pub mod image;
@@ -39,6 +41,7 @@ use crate::endpoint::{
 use at_image::Looks;
 use command::Commands;
 use events::Events;
+use failures::Failures;
 use features::Features;
 use image::Image;
 use logs::{ErrorLog, Health};
@@ -124,6 +127,8 @@ pub struct Nvme {
     events: Events,
     errors: ErrorLog,
     health: Health,
+    /// Of reading submission queues.
+    unreadable: Failures,
     sanitize: Sanitize,
     /// Flushes that the shutdown waits for.
     shutdown_flushes: usize,
@@ -148,8 +153,9 @@ impl Nvme {
         namespaces: Vec<(Box<dyn Image>, BlockSize)>,
     ) -> Result<Endpoint<Self>, ConfigError> {
         config.check(namespaces.len())?;
+        let numbered = (1..).zip(namespaces);
         let namespaces: Vec<Namespace> =
-            namespaces.into_iter().map(|(image, block)| Namespace::new(image, block)).collect();
+            numbered.map(|(nsid, (image, block))| Namespace::new(nsid, image, block)).collect();
         let function = Self {
             registers: Registers::default(),
             queues: Queues::new(config.io_queues),
@@ -158,6 +164,7 @@ impl Nvme {
             events: Events::default(),
             errors: ErrorLog::default(),
             health: Health::default(),
+            unreadable: Failures::default(),
             sanitize: Sanitize::default(),
             shutdown_flushes: 0,
             shutdown_wanted: false,

@@ -1,7 +1,9 @@
 //! A namespace: an image seen as logical blocks.
 
+use super::failures::Failures;
 use super::image::{Image, ImageOp};
 use super::status::Status;
+use std::fmt::Display;
 use std::io;
 
 /// The two LBA formats, by their index: 512 and 4096 bytes, no metadata.
@@ -23,12 +25,14 @@ pub(super) struct Namespace {
     pub(super) format: u8,
     /// Commands that the namespace does not take meanwhile.
     pub(super) formatting: bool,
-    failures: u64,
+    number: u32,
+    failures: Failures,
 }
 
 impl Namespace {
-    pub(super) fn new(image: Box<dyn Image>, block: BlockSize) -> Self {
-        Self { image, format: block as u8, formatting: false, failures: 0 }
+    pub(super) fn new(number: u32, image: Box<dyn Image>, block: BlockSize) -> Self {
+        let failures = Failures::default();
+        Self { image, format: block as u8, formatting: false, number, failures }
     }
 
     pub(super) fn shift(&self) -> u32 {
@@ -38,6 +42,11 @@ impl Namespace {
     /// Logical blocks in all.
     pub(super) fn blocks(&self) -> u64 {
         self.image.size() >> self.shift()
+    }
+
+    /// Bytes that its blocks have: of a file that ends in the middle of one, not all.
+    pub(super) fn capacity(&self) -> u64 {
+        self.blocks() << self.shift()
     }
 
     /// Byte offset and length of blocks.
@@ -86,25 +95,20 @@ impl Namespace {
     /// What a command ends with whose blocks cannot be read. Every failure is a media error in the
     /// health log.
     pub(super) fn read_failed(&mut self, offset: u64, error: &io::Error) -> Status {
-        self.failed("read", offset, error);
+        self.failed(format_args!("read at byte {offset}"), error);
         Status::UNRECOVERED_READ_ERROR
     }
 
     /// As [`read_failed`](Self::read_failed), of blocks that cannot be written.
     pub(super) fn write_failed(&mut self, offset: u64, error: &io::Error) -> Status {
-        self.failed("write", offset, error);
+        self.failed(format_args!("write at byte {offset}"), error);
         Status::WRITE_FAULT
     }
 
-    /// Ever fewer failures are told.
-    fn failed(&mut self, what: &str, offset: u64, error: &io::Error) {
-        self.failures += 1;
-        let failures = self.failures;
-        if failures.is_power_of_two() {
-            tracing::warn!(
-                "NVMe image: {what} at byte {offset} failed ({failures} so far): {error}"
-            );
-        }
+    /// Something failed at the image.
+    pub(super) fn failed(&mut self, what: impl Display, error: &io::Error) {
+        let number = self.number;
+        self.failures.add(format_args!("image of namespace {number}: {what}"), error);
     }
 
     /// Starts what may have to wait for storage.

@@ -224,6 +224,7 @@ impl Nvme {
     /// controller-level reset does (NVM Express 1.4 section 7.3.2).
     pub(super) fn reset_controller(&mut self, port: &mut Port) {
         port.cancel_reads(|_| true);
+        port.drop_writes();
         self.commands.clear();
         self.queues.clear();
         self.events.clear();

@@ -4,31 +4,47 @@
 use super::Nvme;
 use super::command::SANITIZE;
 use super::entry::Sqe;
+use super::events::Event;
 use super::image::{ImageOp, Zeroing};
 use super::status::Status;
 use std::io;
 
 const EXIT_FAILURE: u32 = 1;
 const BLOCK_ERASE: u32 = 2;
+/// Allow Unrestricted Sanitize Exit: a failure may be left without erasing after all.
+const ALLOW_EXIT: u32 = 1 << 3;
+/// No-Deallocate After Sanitize.
+const NO_DEALLOCATE: u32 = 1 << 9;
 
-/// The last sanitize operation.
+/// Sanitize Capabilities: block erase. After it nothing more is done to the media, and storage is
+/// always given up (No-Deallocate Inhibited).
+pub(super) const CAPABILITIES: u32 = 1 << 1 | 1 << 29 | 0b01 << 30;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// There was none.
     #[default]
-    Never,
+    Idle,
     /// It goes on: so many bytes are done, and of so many namespaces it is not told yet.
     Running { done: u64, outstanding: usize, failed: bool },
-    /// It ended well.
-    Done,
-    /// It did not.
+    /// It failed, and there may be blocks of before.
     Failed,
+}
+
+/// What came of the last operation, as the log page has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Last {
+    #[default]
+    Never = 0,
+    Done = 1,
+    Running = 2,
+    Failed = 3,
 }
 
 /// The last sanitize operation, and doubleword 10 of the command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sanitize {
-    pub(super) state: State,
+    state: State,
+    last: Last,
     command: u32,
 }
 
@@ -40,7 +56,7 @@ impl Sanitize {
     /// Sanitize In Progress, Sanitize Failed.
     pub(super) fn check(&self) -> Result<(), Status> {
         match self.state {
-            State::Never | State::Done => Ok(()),
+            State::Idle => Ok(()),
             State::Running { .. } => Err(Status::SANITIZE_IN_PROGRESS),
             State::Failed => Err(Status::SANITIZE_FAILED),
         }
@@ -53,15 +69,13 @@ impl Sanitize {
 
     /// Sanitize Status (section 5.14.1.16.2), of a controller with so many bytes.
     pub(super) fn page(&self, capacity: u64) -> Vec<u8> {
-        let (progress, status) = match self.state {
-            State::Never => (u16::MAX, 0),
-            State::Running { done, .. } => ((done * 65536 / capacity.max(1)).min(65535) as u16, 2),
-            State::Done => (u16::MAX, 1),
-            State::Failed => (u16::MAX, 3),
+        let progress = match self.state {
+            State::Running { done, .. } => (done * 65536 / capacity.max(1)).min(65535) as u16,
+            State::Idle | State::Failed => u16::MAX,
         };
         let mut page = vec![0; 512];
         page[..2].copy_from_slice(&progress.to_le_bytes());
-        page[2] = status;
+        page[2] = self.last as u8;
         page[4..8].copy_from_slice(&self.command.to_le_bytes());
         // How long it takes, nobody says.
         page[8..32].fill(0xff);
@@ -75,21 +89,28 @@ impl Nvme {
     }
 
     pub(super) fn sanitize(&mut self, sqe: &Sqe) -> Result<(), Status> {
-        if self.sanitize.is_running() {
+        let (command, sanitize) = (sqe.dword(10), &mut self.sanitize);
+        if sanitize.is_running() {
             return Err(Status::SANITIZE_IN_PROGRESS);
         }
-        match sqe.dword(10) & 0b111 {
+        // Whoever began the one that failed wanted no block of before to be read again.
+        let restricted = sanitize.state == State::Failed && sanitize.command & ALLOW_EXIT == 0;
+        match command & 0b111 {
+            EXIT_FAILURE if restricted => return Err(Status::SANITIZE_FAILED),
             EXIT_FAILURE => {
-                if self.sanitize.state == State::Failed {
-                    self.sanitize.state = State::Never;
-                }
+                sanitize.state = State::Idle;
                 return Ok(());
+            }
+            BLOCK_ERASE if command & NO_DEALLOCATE != 0 => return Err(Status::INVALID_FIELD),
+            BLOCK_ERASE if restricted && command & ALLOW_EXIT != 0 => {
+                return Err(Status::SANITIZE_FAILED);
             }
             BLOCK_ERASE => {}
             _ => return Err(Status::INVALID_FIELD),
         }
         self.namespaces.iter().try_for_each(super::namespace::Namespace::check_writable)?;
-        self.sanitize.command = sqe.dword(10);
+        self.sanitize.command = command;
+        self.events.forget(Event::Sanitized);
         self.erase_blocks();
         Ok(())
     }
@@ -105,14 +126,16 @@ impl Nvme {
             }
         }
         self.sanitize.state = State::Running { done: 0, outstanding, failed };
+        self.sanitize.last = Last::Running;
         self.sanitize_goes_on();
     }
 
     /// A namespace is erased, or could not be.
     pub(super) fn sanitized(&mut self, namespace: usize, result: io::Result<()>) {
-        let bytes = self.namespaces[namespace].image.size();
+        let namespace = &mut self.namespaces[namespace];
+        let bytes = namespace.image.size();
         if let Err(error) = &result {
-            tracing::warn!("NVMe image of namespace {}: sanitize: {error}", namespace + 1);
+            namespace.failed("the erasing of a sanitize operation", error);
         }
         if let State::Running { done, outstanding, failed } = &mut self.sanitize.state {
             *done += bytes;
@@ -124,7 +147,10 @@ impl Nvme {
 
     fn sanitize_goes_on(&mut self) {
         if let State::Running { outstanding: 0, failed, .. } = self.sanitize.state {
-            self.sanitize.state = if failed { State::Failed } else { State::Done };
+            let (state, last) =
+                if failed { (State::Failed, Last::Failed) } else { (State::Idle, Last::Done) };
+            (self.sanitize.state, self.sanitize.last) = (state, last);
+            self.raise_event(Event::Sanitized);
         }
     }
 }

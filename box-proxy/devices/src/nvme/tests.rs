@@ -1,7 +1,10 @@
 //! The controller driven over TLPs, as a driver would.
 
 mod bench;
+mod bus_master;
+mod failures;
 mod resets;
+mod sanitize;
 
 use super::image::{Ended, Full, Image, ImageOp, MemoryImage};
 use super::status::Status;
@@ -43,6 +46,8 @@ fn namespaces_are_identified() {
     let second = d.identify(2, 0).unwrap();
     assert_eq!((u64_at(&second, 0), second[26]), (1024, 1));
     assert_ne!(first[120..128], second[120..128]);
+    assert_eq!((u64_at(&first, 48), u64_at(&second, 48)), (1 << 20, 4 << 20), "NVMCAP");
+    assert_eq!(u64_at(&d.identify(0, 1).unwrap(), 280), 5 << 20, "TNVMCAP");
     assert_eq!(d.identify(3, 0), Err(Status::INVALID_NAMESPACE));
     assert_eq!(d.identify(0, 0), Err(Status::INVALID_NAMESPACE));
     assert_eq!(u64_at(&d.identify(0, 2).unwrap(), 0), 1 | 2 << 32);
@@ -298,6 +303,16 @@ fn features_are_kept_and_refused() {
     assert_eq!(d.admin(get(0x09).dword(11, 3)), Ok(1 << 16 | 3));
     assert_eq!(d.admin(Sqe::feature(0x04, 400)), Ok(0));
     assert_eq!(d.admin(get(0x04)), Ok(400));
+    // All sensors at once are set, and cannot be read.
+    let all = 0xf << 16;
+    assert_eq!(d.admin(Sqe::feature(0x04, all | 390)), Ok(0));
+    assert_eq!(d.admin(Sqe::feature(0x04, all | 1 << 20 | 200)), Ok(0));
+    assert_eq!(d.admin(get(0x04)), Ok(390));
+    assert_eq!(d.admin(get(0x04).dword(11, 1 << 20)), Ok(200));
+    for dword in [all, 1 << 16] {
+        assert_eq!(d.admin(get(0x04).dword(11, dword)), Err(Status::INVALID_FIELD));
+    }
+    assert_eq!(d.admin(Sqe::feature(0x04, 1 << 16 | 390)), Err(Status::INVALID_FIELD));
     assert_eq!(d.admin(Sqe::feature(0x02, 1)), Err(Status::INVALID_FIELD));
     assert_eq!(d.admin(Sqe::feature(0x33, 1)), Err(Status::INVALID_FIELD));
     let saved = Sqe::feature(0x06, 1).or_dword(10, 1 << 31);
@@ -483,6 +498,23 @@ fn format_erases_and_changes_the_block_size() {
     assert_eq!(d.root.memory[DATA..DATA + 4096], [0; 4096]);
     let beyond = d.io_sqe(READ, 256, 1, 0, 4096, 0);
     assert_eq!(d.io(1, beyond), Err(Status::LBA_OUT_OF_RANGE));
+}
+
+/// Of a file that ends in the middle of a block only whole ones are there.
+#[test]
+fn the_capacity_is_that_of_whole_blocks() {
+    let mut d = Drive::on(Config::default(), memory(2 * 4096 - 1));
+    let capacities = |d: &mut Drive| {
+        let (namespace, drive) = (d.identify(1, 0).unwrap(), d.identify(0, 1).unwrap());
+        (u64_at(&namespace, 0), u64_at(&namespace, 48), u64_at(&drive, 280))
+    };
+    assert_eq!(capacities(&mut d), (15, 15 * 512, 15 * 512));
+    assert_eq!(d.admin(Sqe::admin(0x80).dword(1, 1).dword(10, 1)), Ok(0));
+    assert_eq!(capacities(&mut d), (1, 4096, 4096));
+    let mut d = Drive::on(Config::default(), memory(4095));
+    let format = Sqe::admin(0x80).dword(1, 1);
+    assert_eq!(d.admin(format.dword(10, 1)), Err(Status::INVALID_FORMAT), "not a block in it");
+    assert_eq!(capacities(&mut d), (7, 3584, 3584));
 }
 
 #[test]

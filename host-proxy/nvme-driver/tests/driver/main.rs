@@ -139,6 +139,35 @@ fn a_full_queue_and_a_lack_of_queues_are_told() {
     assert!(controller.create_queue_pair(&mut mock, 3).is_ok());
 }
 
+/// A controller that may still come to a queue keeps its rings, and the identifier.
+#[test]
+fn rings_that_the_controller_may_have_are_not_freed() {
+    let (create_sq, delete_cq, create_cq) = (1, 4, 5);
+    // What is lost on the way or fails, what is told, and whether the memory and identifier are free.
+    let refused = |opcodes: &[u8]| opcodes.iter().map(|opcode| (*opcode, 0x4102)).collect();
+    for (mute, fail, told, free) in [
+        (Some(create_sq), refused(&[]), "Create I/O Submission Queue (opcode 0x01) did not", false),
+        (Some(create_cq), refused(&[]), "Create I/O Completion Queue (opcode 0x05) did not", false),
+        (None, refused(&[create_sq, delete_cq]), "(opcode 0x01) failed: Invalid Queue Size", false),
+        (Some(delete_cq), refused(&[create_sq]), "(opcode 0x01) failed: Invalid Queue Size", false),
+        (None, refused(&[create_sq]), "(opcode 0x01) failed: Invalid Queue Size", true),
+        (None, refused(&[create_cq]), "(opcode 0x05) failed: Invalid Queue Size", true),
+    ] {
+        let mut mock = Mock::new(64);
+        let mut controller = attach(&mut mock);
+        let before = mock.allocated.len();
+        (mock.faults.mute_admin, mock.faults.fail_admin) = (mute, fail);
+        let error = controller.create_queue_pair(&mut mock, 4).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+        assert_eq!(mock.allocated.len() - before, if free { 0 } else { 2 }, "{error}");
+        (mock.faults.mute_admin, mock.faults.fail_admin) = Default::default();
+        assert_eq!(controller.free_queue_id().unwrap(), if free { 1 } else { 2 }, "{error}");
+        controller.create_queue_pair(&mut mock, 4).unwrap();
+        controller.reset(&mut mock).unwrap();
+        assert_eq!(controller.free_queue_id().unwrap(), 1, "a reset recovers");
+    }
+}
+
 #[test]
 fn write_zeroes_and_deallocate_reach_their_blocks() {
     let mut mock = Mock::new(64);

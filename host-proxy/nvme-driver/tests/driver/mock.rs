@@ -25,6 +25,10 @@ pub(crate) struct Faults {
     pub(crate) fail: HashMap<u8, u16>,
     /// Never completes.
     pub(crate) swallow: Option<u8>,
+    /// Admin commands that end with this status field, by opcode.
+    pub(crate) fail_admin: HashMap<u8, u16>,
+    /// An admin command that is carried out, and whose completion is lost.
+    pub(crate) mute_admin: Option<u8>,
     /// Completions of one doorbell ring come in reverse.
     pub(crate) reverse: bool,
     /// CSTS.RDY never follows CC.EN.
@@ -142,7 +146,11 @@ impl Mock {
         let prp = [6, 8].map(|n| u64::from(dword(n)) | u64::from(dword(n + 1)) << 32);
         let (low, high) = (dword(10) & 0xffff, dword(10) >> 16);
         if queue == 0 {
-            return Some(self.admin(entry[0], dword(10), low as u16, high, prp[0]));
+            if let Some(status) = self.faults.fail_admin.get(&entry[0]) {
+                return Some((*status, 0));
+            }
+            let result = self.admin(entry[0], dword(10), low as u16, high, prp[0]);
+            return (self.faults.mute_admin != Some(entry[0])).then_some(result);
         }
         if self.faults.swallow == Some(entry[0]) {
             return None;
@@ -206,6 +214,10 @@ impl Mock {
         let ring = |address| Ring { address, depth: high + 1, phase: true, ..Ring::default() };
         match opcode {
             0x00 => drop(self.submission.remove(&id)),
+            // Invalid Queue Identifier, Invalid Queue Deletion.
+            0x01 if self.submission.contains_key(&id) => return (0x4101, 0),
+            0x05 if self.completion.contains_key(&id) => return (0x4101, 0),
+            0x04 if self.submission.contains_key(&id) => return (0x410c, 0),
             0x01 => drop(self.submission.insert(id, ring(prp))),
             0x04 => drop(self.completion.remove(&id)),
             0x05 => drop(self.completion.insert(id, ring(prp))),

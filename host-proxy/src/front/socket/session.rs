@@ -33,8 +33,6 @@ pub enum Taken {
     Done,
     /// It is a TLP, and the role has it.
     Tlp,
-    /// It was a reset, which is done.
-    Reset,
     /// It is a hello, to be answered with [`Session::greeting`].
     Hello,
 }
@@ -105,7 +103,7 @@ impl Session {
                     _ => return Err("the reset is none of 0, 1, 2"),
                 };
                 role.handle_reset(now, kind);
-                Ok(Taken::Reset)
+                Ok(Taken::Done)
             }
             kind::POWER if body.is_empty() => Err("the power record is cut short"),
             // Devices keep their power whatever the host does.

@@ -31,6 +31,11 @@ pub trait Below {
     /// [`Backpressure`] when there is no room now: the same TLP comes again.
     fn handle_tlp(&mut self, now: Instant, tlp: &[u8]) -> Result<(), Backpressure>;
 
+    /// How many of the TLPs that it took it has given up, for devices that take nothing.
+    fn given_up(&self) -> u64 {
+        0
+    }
+
     /// The next TLP for the root port, written into `buf`; its length.
     fn poll_tlp(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize>;
 
@@ -99,6 +104,10 @@ impl Below for Plane<HostRole> {
         self.role.handle_tlp(now, tlp)?;
         mark(self);
         Ok(())
+    }
+
+    fn given_up(&self) -> u64 {
+        self.role.given_up()
     }
 
     fn poll_tlp(&mut self, now: Instant, buf: &mut [u8]) -> Option<usize> {

@@ -1,12 +1,12 @@
 //! A TLP on its way from the adapter to the switch.
 
 use super::Below;
-use crate::front::hold::{LONGEST_HOLD, Stuck};
 use crate::front::routes::port_of;
-use proxy_core::limits::{MAX_PORTS, SYNTHESISED_COMPLETION, TLP_BUFFER};
+use proxy_core::limits::{LONGEST_HOLD, MAX_PORTS, SYNTHESISED_COMPLETION, TLP_BUFFER};
 use proxy_core::switch::VirtualSwitch;
 use proxy_core::time::Instant;
 use std::time::Duration;
+use tlp_codec::ids::PortId;
 use tlp_codec::tlp::{Class, Packet};
 use vmd_adapter::{ANSWER_BOUND, REQUEST_BOUND};
 
@@ -117,6 +117,33 @@ impl Budget {
     }
 }
 
+/// Ports whose device took nothing for too long, and has taken nothing since. What is for no one port
+/// is not among them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stuck(u32);
+
+impl Stuck {
+    const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn has(self, port: Option<PortId>) -> bool {
+        self.0 & bit_of(port) != 0
+    }
+
+    fn add(&mut self, port: Option<PortId>) {
+        self.0 |= bit_of(port);
+    }
+
+    fn remove(&mut self, port: Option<PortId>) {
+        self.0 &= !bit_of(port);
+    }
+}
+
+fn bit_of(port: Option<PortId>) -> u32 {
+    port.map_or(0, |port| 1 << port.get())
+}
+
 /// One TLP that waits until the switch has room for it.
 pub(super) struct Lane {
     tlp: Box<[u8; TLP_BUFFER]>,
@@ -219,8 +246,11 @@ impl Lane {
     pub(super) fn pass(&mut self, now: Instant, below: &mut impl Below) -> Passed {
         let (length, since) = self.held.take().expect("the caller filled the lane");
         let tlp = &self.tlp[..length];
+        let given_up = below.given_up();
         let taken = below.handle_tlp(now, tlp).is_ok();
-        if taken && self.stuck.is_empty() {
+        // What waits for as long as this is given up below, and answered there.
+        let given_up = below.given_up() != given_up;
+        if taken && !given_up && self.stuck.is_empty() {
             self.spend(since, now, length);
             return Passed::Taken;
         }
@@ -232,6 +262,10 @@ impl Lane {
             return Passed::Held;
         }
         self.spend(since, now, length);
+        if given_up {
+            self.stuck.add(port);
+            return Passed::Taken;
+        }
         if taken {
             self.stuck.remove(port);
             return Passed::Taken;

@@ -319,7 +319,7 @@ impl<B: Below> Turner<B> {
 
     /// The device that a TLP is for took nothing for too long.
     fn tell_given_up(&mut self, now: Instant) {
-        let all = self.counts.given_up;
+        let all = self.counts.given_up + self.below.given_up();
         if all > self.told.given_up_count {
             self.told.given_up_count = all;
             // Of the lines some go unsaid: only the sum tells of those, too.

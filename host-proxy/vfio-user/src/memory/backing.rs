@@ -97,13 +97,14 @@ impl Backing {
 /// Nothing here asks whoever keeps the file: on FUSE, and on the network, a hostile client decides
 /// when an answer comes, and whether one does.
 fn look_at(file: &OwnedFd) -> Result<(Kind, u64), Errno> {
+    // Only tmpfs and hugetlbfs have seals, and only memfds can have this one. They are read before
+    // the size: what has this one then does not become shorter than it is found.
+    let seals = fcntl_get_seals(file);
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let status = statx(file, "", flags, StatxFlags::TYPE | StatxFlags::SIZE)?;
     if FileType::from_raw_mode(status.stx_mode.into()) != FileType::RegularFile {
         return Err(Errno::ACCESS);
     }
-    // Only tmpfs and hugetlbfs have seals, and only memfds can have this one.
-    let seals = fcntl_get_seals(file);
     // FUSE and the network's file systems are on no block device, unless an administrator put them
     // there.
     let kind = if seals.is_ok() || status.stx_dev_major != 0 {

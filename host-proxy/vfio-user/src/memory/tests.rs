@@ -2,6 +2,7 @@ use super::mapping::word_len;
 use super::*;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn memfd(size: u64, seals: SealFlags) -> OwnedFd {
     let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
@@ -22,6 +23,36 @@ fn mapped(file: &OwnedFd, pages: u64) -> Memory {
     let mut memory = Memory::default();
     memory.map(&whole(0, pages), vec![file.try_clone().unwrap()], 1).unwrap();
     memory
+}
+
+/// A client cuts its file short and seals it while the proxy looks at it: what is mapped is there.
+#[test]
+fn a_file_that_is_cut_short_just_before_its_seal() {
+    for try_ in 0..1500 {
+        let file = memfd(2 * PAGE, SealFlags::empty());
+        let client = file.try_clone().unwrap();
+        let (ready, go) = (AtomicBool::new(false), AtomicBool::new(false));
+        let backing = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                ready.store(true, Ordering::Release);
+                while !go.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+                // From one try to the next it comes a little later.
+                for _ in 0..try_ % 300 {
+                    std::hint::spin_loop();
+                }
+                ftruncate(&client, PAGE).unwrap();
+                fcntl_add_seals(&client, SealFlags::SHRINK).unwrap();
+            });
+            while !ready.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            go.store(true, Ordering::Release);
+            Backing::new(file, &whole(0, 2), u64::MAX)
+        });
+        assert!(!matches!(backing, Ok(Backing::Mapped(_))), "two pages of a file of one");
+    }
 }
 
 /// Every access is cut into words that are naturally aligned, and as long as can be.

@@ -130,6 +130,10 @@ pub struct BindingRecord {
     /// same.
     #[serde(default)]
     pub model: String,
+    /// What the device took of its proxies' bandwidth when it was chosen, bytes a second: that is not
+    /// given to others while it is not there. Nothing if an earlier manager chose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demand: Option<u64>,
     /// The paths that both ends were given under these epochs; nothing before the box has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_set: Option<PathSet>,

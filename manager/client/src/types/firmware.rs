@@ -252,6 +252,11 @@ pub struct RolloutRecord {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
+    /// The one before, as it ended, without those before that: whoever waited for it may ask only
+    /// when this one has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(no_recursion)]
+    pub former: Option<Box<RolloutRecord>>,
 }
 
 impl RolloutRecord {

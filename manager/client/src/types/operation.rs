@@ -18,8 +18,8 @@ pub enum OperationKind {
         host: NodeName,
         /// The slots that were chosen.
         slots: Vec<SlotAddress>,
-        /// Whether it is enough that they are plugged, if the operating system does not enable them
-        /// in time.
+        /// Whether it is enough that they are plugged, if the operating system does not enumerate
+        /// them in time.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keep_unenumerated: bool,
     },

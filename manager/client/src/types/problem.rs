@@ -124,6 +124,9 @@ problem_codes! {
     /// The proxy is of the other role.
     WrongRole = "wrong-role", 400, "The proxy has the other role",
         "Ask for a host where a host is asked for, and for a box where a box is.";
+    /// The proxy is a program and no card, or a card that did not start from a slot.
+    NotACard = "not-a-card", 400, "The proxy is no card with firmware in slots",
+        "`dxpu-manager firmware list` shows the cards; a proxy that is a program is updated by its package.";
     /// The slot is lent; `owner` says to whom since when.
     SlotInUse = "slot-in-use", 409, "The slot is in use",
         "Release it first, or choose another slot; `owner` says who has it.";

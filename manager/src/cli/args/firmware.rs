@@ -2,7 +2,7 @@
 
 use crate::firmware::start::{MAX_WAVE, MAX_WITHIN_S};
 use crate::types::NodeName;
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{ArgGroup, Args as ClapArgs, Subcommand};
 use manager_client::bodies::DEFAULT_WITHIN_S;
 use std::path::PathBuf;
 
@@ -32,15 +32,16 @@ pub enum Firmware {
 
 /// Of `firmware push`.
 #[derive(Debug, ClapArgs)]
+#[command(group = ArgGroup::new("cards").required(true).args(["nodes", "all"]))]
 pub struct Push {
     /// The image's file, as `dxpu-flash image build` makes it
     #[arg(value_name = "IMAGE")]
     pub image: PathBuf,
     /// Only this card; may be said several times, and gives the order
-    #[arg(long = "node", value_name = "NAME", required_unless_present = "all")]
+    #[arg(long = "node", value_name = "NAME")]
     pub nodes: Vec<NodeName>,
     /// All cards that are connected and that the image is for
-    #[arg(long, conflicts_with = "nodes")]
+    #[arg(long)]
     pub all: bool,
     /// Cards at a time, at most; never both ends of a binding
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WAVE)))]

@@ -3,7 +3,7 @@
 use super::Waiting;
 use crate::operations::lease::MAX_LEASE_MS;
 use crate::types::{AllocationId, BindingId, NodeName, Place};
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{ArgGroup, Args as ClapArgs, Subcommand};
 use std::time::Duration;
 
 /// What the lender does.
@@ -113,14 +113,15 @@ pub struct Forget {
 
 /// Of `maintain`.
 #[derive(Debug, ClapArgs)]
+#[command(group = ArgGroup::new("which").required(true).args(["on", "off"]))]
 pub struct Maintain {
     /// What: BOX/SLOT, a host or box by its name, rack:NAME, site:NAME, fabric:NAME or path:N
     pub place: Place,
     /// Hold it back
-    #[arg(long, required_unless_present = "off", requires = "reason")]
+    #[arg(long, requires = "reason")]
     pub on: bool,
     /// Let it be used again
-    #[arg(long, conflicts_with_all = ["on", "reason"])]
+    #[arg(long, conflicts_with = "reason")]
     pub off: bool,
     /// Why, for other people
     #[arg(long, value_name = "TEXT")]

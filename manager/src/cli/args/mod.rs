@@ -33,8 +33,11 @@ pub(super) const EXIT_CODES: &str = "Exit codes:
   7  the operation failed or did not end in time, or a card of a rollout failed
   8  the store cannot be used (locked, damaged, unreadable, full), or `store check` found damage
   9  an address cannot be listened on
-  10 the operating system did not enable a device in time, and nothing of the allocation stays lent
+  10 the operating system did not enumerate a device in time, and nothing of the allocation stays
+     lent
+  129 ended by a hangup
   130 ended by Ctrl-C
+  143 ended by SIGTERM
 
 Start with `dxpu-manager serve`, let proxies dial in (their configuration names the control
 address), look at `dxpu-manager list`, then `dxpu-manager allocate --host NAME`.";

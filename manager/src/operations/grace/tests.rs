@@ -20,6 +20,7 @@ fn binding(id: u64, host: &str, desired: Desired) -> BindingRecord {
         host: name(host),
         port: PortId::new(id as u8).unwrap(),
         model: String::new(),
+        demand: None,
         path_set: None,
         phase: Phase::Configured,
         desired,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 /// host1 with ports 1 and 3 free of 4; box1: nvme free, nvme used, empty; box2: three cards free;
 /// box3 (away): an nvme.
-fn pool() -> Pool {
+pub(super) fn pool() -> Pool {
     let mut pool = Pool::new();
     pool.host("host1", 4, &[0, 2]);
     pool.host("gone", 1, &[]);
@@ -16,7 +16,7 @@ fn pool() -> Pool {
     pool
 }
 
-fn of_model(count: u32, model: &str) -> PlanRequest {
+pub(super) fn of_model(count: u32, model: &str) -> PlanRequest {
     wish(count, |wishes| wishes.model = Some(model.into()))
 }
 
@@ -32,7 +32,7 @@ fn chosen(pool: &Pool, request: &PlanRequest) -> Vec<String> {
     slots(&pool.plan(request).unwrap_or_else(|problem| panic!("{problem:?}")))
 }
 
-fn refused(pool: &Pool, request: &PlanRequest) -> Vec<String> {
+pub(super) fn refused(pool: &Pool, request: &PlanRequest) -> Vec<String> {
     let problem = pool.plan(request).unwrap_err();
     assert_eq!(problem.code, ProblemCode::NothingFits, "{problem}");
     problem.reasons
@@ -308,28 +308,6 @@ fn a_missing_island_is_what_stands_in_the_way() {
 }
 
 #[test]
-fn what_is_held_back_says_since_when_and_why() {
-    let mut pool = pool();
-    let hold = |place: &str, kind, reason: &str| HoldRecord {
-        place: place.parse().unwrap(),
-        kind,
-        reason: reason.into(),
-        since: time(),
-        operation: None,
-    };
-    pool.txn.put_hold(hold("box2", HoldKind::Maintenance, "fan"));
-    pool.txn.put_hold(hold("box2/2", HoldKind::Unhealthy, "errors"));
-    let problem = pool.plan(&at("box2/1")).unwrap_err();
-    assert_eq!(problem.code, ProblemCode::Held);
-    let with =
-        "slot box2/1 is held back with box2 since 2026-01-01T00:00:00.000Z (maintenance): fan";
-    assert_eq!(problem.detail, with);
-    let own = "slot box2/2 is held back since 2026-01-01T00:00:00.000Z (unhealthy): errors";
-    assert_eq!(pool.plan(&at("box2/2")).unwrap_err().detail, own);
-    assert_eq!(refused(&pool, &of_model(1, "card"))[1..3], [with, own]);
-}
-
-#[test]
 fn what_joins_an_island_is_in_it_and_what_moves_has_room_for_all() {
     let mut pool = joined();
     let island = |change: fn(&mut PlanRequest)| {
@@ -379,7 +357,8 @@ fn what_moves_together_is_told_whose_bandwidth_is_short() {
         request
     };
     let settings = ["boxes.NAME.capacity", "hosts.host1.capacity"];
-    for (of_box, of_host, short) in [(3, 100, settings[0]), (100, 3, settings[1])] {
+    // The host is asked for one at a time.
+    for (of_box, of_host, short) in [(3, 100, settings[0]), (100, 1, settings[1])] {
         let mut pool = Pool::new();
         pool.host("host1", 8, &[]);
         pool.host("host2", 1, &[0]);
@@ -391,7 +370,7 @@ fn what_moves_together_is_told_whose_bandwidth_is_short() {
         }));
         pool.add_box("nv1", &[(Free, "gpu"); 4]);
         for together in [Together::Box, Together::Island] {
-            assert_eq!(chosen(&pool, &moves(together, 0, "host1")).len(), 1);
+            assert_eq!(pool.plan(&moves(together, 0, "host1")).is_ok(), of_host > 1);
             let reasons = refused(&pool, &moves(together, 1, "host1"));
             let says = |text: &&str| reasons.iter().any(|reason| reason.contains(text));
             assert_eq!(

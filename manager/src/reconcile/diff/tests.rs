@@ -49,6 +49,7 @@ impl Fixture {
                 host: name("host1"),
                 port: PortId::new(0).unwrap(),
                 model: String::new(),
+                demand: None,
                 path_set: None,
                 phase,
                 desired,
@@ -84,7 +85,12 @@ fn slot_entry(slot: u8, counter: u32, used: bool) -> SlotEntry {
     }
 }
 
-fn mapping(port: u8, box_node: u16, counter: u32, state: PortState) -> MappingEntry {
+pub(in crate::reconcile) fn mapping(
+    port: u8,
+    box_node: u16,
+    counter: u32,
+    state: PortState,
+) -> MappingEntry {
     MappingEntry {
         port: PortId::new(port).unwrap(),
         used: true,

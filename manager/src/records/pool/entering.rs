@@ -160,14 +160,8 @@ impl Tables {
     fn slot_entry(&mut self, address: &SlotAddress, island: Option<u8>) -> SlotEntry {
         let status = self.slot_status(address);
         let profile = facts::profile_of(self, address);
-        let taken = match self.binding_at_slot(address) {
-            Some(binding) => {
-                let allocation = self.allocations.get(&binding.allocation);
-                let link = allocation.map(|a| a.link.clone()).unwrap_or_default();
-                profile.as_ref().map_or(0, |profile| profile.demand(&link))
-            }
-            None => 0,
-        };
+        let binding = self.binding_at_slot(address);
+        let taken = binding.map_or(0, |b| facts::taken_for(self, b, profile.as_ref()));
         let serial = facts::serial_of(self, address);
         let profile = profile.map(|profile| self.pool.intern(profile));
         SlotEntry { slot: address.slot(), status, profile, serial, island, taken }

@@ -4,7 +4,9 @@ use super::super::Tables;
 use crate::types::topology::{
     AttributeValue, BoxFacts, InventoryRecord, Model, PlaceName, SlotFacts, parse_serial,
 };
-use crate::types::{DeviceRecord, DeviceState, LinkUse, NodeName, NodeRecord, Role, SlotAddress};
+use crate::types::{
+    BindingRecord, DeviceRecord, DeviceState, LinkUse, NodeName, NodeRecord, Role, SlotAddress,
+};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -145,6 +147,11 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Whether its box knows what it is: it has not looked yet at what has no vendor.
+    const fn is_known(&self) -> bool {
+        !matches!(self.vendor, 0 | 0xffff)
+    }
+
     /// Whether it is a GPU.
     pub const fn is_gpu(&self) -> bool {
         self.class >> 16 == DISPLAY_CLASS
@@ -196,6 +203,31 @@ pub(super) fn profile_of(tables: &Tables, address: &SlotAddress) -> Option<Profi
         attributes,
         model,
     })
+}
+
+/// What a binding takes of its proxies' bandwidth, with what is in its slot now. A device that was
+/// pulled comes back to its binding, and until its box knows again what it is it takes what it took.
+pub(super) fn taken_for(
+    tables: &Tables,
+    binding: &BindingRecord,
+    profile: Option<&Profile>,
+) -> u64 {
+    let profile = profile.filter(|profile| profile.is_known() || binding.demand.is_none());
+    if let (None, Some(noted)) = (profile, binding.demand) {
+        return noted;
+    }
+    let allocation = tables.allocations.get(&binding.allocation);
+    let link = allocation.map(|allocation| allocation.link.clone()).unwrap_or_default();
+    match profile {
+        Some(profile) => profile.demand(&link),
+        // An earlier manager noted its model at most.
+        None => {
+            let class = tables.functions(&binding.slot).next().map_or(0, |last| last.pci.class);
+            let model = tables.pool.facts().of_model(&binding.model);
+            let wants = model.and_then(|model| model.demand).map(|amount| amount.0);
+            Profile { class, wants, ..Profile::default() }.demand(&link)
+        }
+    }
 }
 
 /// The serial number of what is in a slot; 0 if it is not known.

@@ -83,6 +83,13 @@ pub struct IslandShape {
     pub rate: u64,
 }
 
+impl IslandShape {
+    /// Whether all of it is free.
+    pub fn is_whole(self) -> bool {
+        self.free == self.size
+    }
+}
+
 /// What a box has left.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
@@ -145,6 +152,15 @@ impl BoxEntry {
     /// The address of one of its slots.
     pub fn address(&self, slot: SlotId) -> SlotAddress {
         SlotAddress::new(self.name.clone(), slot).expect("slots of boxes begin with 1")
+    }
+
+    /// Whether it is in a part of the pool.
+    pub fn is_in(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Pool => true,
+            Scope::Site(site) => self.site.as_ref() == Some(site),
+            Scope::Rack(rack) => self.rack.as_ref() == Some(rack),
+        }
     }
 
     fn scopes(&self) -> impl Iterator<Item = Scope> {

@@ -139,6 +139,45 @@ fn a_request_that_dribbles_in_ends_and_the_others_go_on() {
     assert_eq!(manager.get("/v1/nodes")["items"], json!([]));
 }
 
+/// Every change, with a body that never comes and one that is longer than any.
+#[test]
+fn every_body_has_a_time_and_a_largest_size() {
+    let manager = Manager::with_timing(&[("http_ms", 500)]);
+    let described = manager.get("/v1/openapi.json");
+    let mut changes = Vec::new();
+    for (path, item) in described["paths"].as_object().unwrap() {
+        let methods = item.as_object().unwrap().keys().map(|method| method.to_uppercase());
+        let path = path.replace("{name}", "box1").replace("{slot}", "1").replace("{id}", "op-1");
+        changes.extend(methods.filter(|m| m != "GET").map(|method| (method, path.clone())));
+    }
+    assert!(changes.len() > 15, "{changes:?}");
+    let answers = std::thread::scope(|scope| {
+        let ask = |(method, path): &(String, String), length: usize| {
+            let mut stream = TcpStream::connect(manager.api).unwrap();
+            stream.set_read_timeout(Some(crate::common::LONG)).unwrap();
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+                 connection: close\r\ncontent-length: {length}\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            (format!("{method} {path}"), String::from_utf8_lossy(&answer).into_owned())
+        };
+        let asked = changes.iter().flat_map(|change| [10, 1 << 30].map(|length| (change, length)));
+        let asked: Vec<_> =
+            asked.map(|(change, length)| scope.spawn(move || ask(change, length))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect::<Vec<_>>()
+    });
+    for (change, answer) in answers {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{change}"));
+        if !head.starts_with("HTTP/1.1 2") {
+            assert!(head.contains("application/problem+json"), "{change}: {answer}");
+            serde_json::from_str::<Value>(body).unwrap_or_else(|_| panic!("{change}: {answer}"));
+        }
+    }
+}
+
 #[test]
 fn a_head_has_a_largest_size() {
     let manager = Manager::start();

@@ -97,6 +97,8 @@ struct Inside {
     pieces: Vec<u32>,
     /// When it was told to restart and when it had joined again.
     away: Vec<(Instant, Option<Instant>)>,
+    /// How long it stays connected after it was told to restart.
+    lingers: Duration,
     /// It does not come back when it restarts.
     stays_away: bool,
     /// What it does instead of what it is asked.
@@ -187,6 +189,7 @@ impl Card {
             slow: Duration::ZERO,
             pieces: Vec::new(),
             away: Vec::new(),
+            lingers: Duration::from_millis(50),
             stays_away: false,
             instead: None,
         }));
@@ -198,6 +201,10 @@ impl Card {
 
     pub fn is_slow(&self, piece: Duration) {
         self.inside.lock().unwrap().slow = piece;
+    }
+
+    pub fn lingers(&self, after: Duration) {
+        self.inside.lock().unwrap().lingers = after;
     }
 
     pub fn stays_away(&self, stays: bool) {
@@ -284,7 +291,8 @@ fn live(control: SocketAddr, mut spec: Spec, inside: &Arc<Mutex<Inside>>, off: &
         }
         if restarts() {
             // It has said so.
-            std::thread::sleep(Duration::from_millis(50));
+            let lingers = inside.lock().unwrap().lingers;
+            std::thread::sleep(lingers);
         }
         fake.leave();
     }

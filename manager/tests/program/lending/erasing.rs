@@ -113,8 +113,9 @@ fn what_could_not_be_erased_is_not_lent_until_somebody_says_so() {
     assert!(said.contains(&format!("(erase-1, since {}", since(&manager))), "{said}");
     // Once more, under a name of its own; and then as it is.
     let first = asked(&at_box)[0].key.epoch;
-    manager.text(&["erase", "box1/1"]);
-    eventually("the second end", || (latest(&manager)["state"] == "failed").then_some(()));
+    let (code, failed) = manager.failure(&["erase", "box1/1"]);
+    assert!(code == 7 && failed.to_string().contains("erase-2 failed"), "{code}: {failed}");
+    assert_eq!(latest(&manager)["state"], "failed");
     assert!(asked(&at_box).last().unwrap().key.epoch > first);
     let waived = manager.json(&["erase", "box1/1", "--waive", "it is going to the shredder"]);
     assert_eq!((&waived["state"], &waived["id"]), (&json!("waived"), &json!("erase-2")));
@@ -126,6 +127,31 @@ fn what_could_not_be_erased_is_not_lent_until_somebody_says_so() {
     let says = format!("slot box1/1 is lent to host1 (alloc-2) since {since}; release it first");
     assert_eq!(problem["detail"], says);
     assert_eq!(manager.cli(&["erase", "box1/2", "--waive", ""]).status.code(), Some(2));
+}
+
+/// A device that failed its reset is not touched by its box: that ends the erasure, and the release.
+#[test]
+fn an_erasure_does_not_wait_for_ever_for_a_quarantined_device() {
+    let rule = "[[erase]]\nmodel = \"NVMe\"\nmeans = [\"format-user\"]\nwithin_s = 1\n";
+    let manager = Manager::with_settings(rule, &[]);
+    let (_host, at_box) = pair(&manager);
+    let refuse = |request: &Request| match request {
+        Request::Erase(erase) => Some(Script::Refuse(ControlError::Quarantined(erase.key.slot))),
+        _ => None,
+    };
+    at_box.rule(refuse);
+    manager.text(&["allocate", "--host", "host1"]);
+    let said = manager.cli(&["release", "alloc-1"]);
+    assert!(said.status.success(), "the device is back, erased or not");
+    manager.wait_event("not-erased", "dxpu-manager recover box1/1");
+    // By hand it is not even begun.
+    at_box.set_state(1, SlotState::Quarantined);
+    manager.wait_slot("box1/1", "unerased");
+    let refused = eventually("a refusal", || {
+        let (code, problem) = manager.failure(&["erase", "box1/1"]);
+        (problem["code"] == "slot-quarantined").then_some((code, problem))
+    });
+    assert!(refused.0 == 4 && refused.1.to_string().contains("recover box1/1"), "{refused:?}");
 }
 
 #[test]
@@ -434,8 +460,13 @@ fn rules_are_checked_when_the_manager_starts() {
         ("hook = \"erase\"", "no absolute path"),
         ("hook = \"/e\"\nclass = 16777216", "24 bits"),
         ("hook = \"/e\"\nwithin_s = 0", "within_s"),
+        ("hook = \"/nowhere/e\"", "erase[0].hook: /nowhere/e does not exist; put the program"),
+        ("hook = \"/dev/null\"", "erase[0].hook: /dev/null is no file"),
+        ("hook = \"HERE/m.toml\"", "let this user execute it (chmod +x HERE/m.toml)"),
     ] {
         let folder = tempfile::tempdir().unwrap();
+        let here = |text: &str| text.replace("HERE", folder.path().to_str().unwrap());
+        let (rule, said) = (&here(rule), &here(said));
         std::fs::write(folder.path().join("m.toml"), format!("[[erase]]\n{rule}\n")).unwrap();
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_dxpu-manager"))
             .current_dir(folder.path())

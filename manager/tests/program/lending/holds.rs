@@ -35,6 +35,8 @@ fn what_is_held_back_gets_nothing_new_until_it_is_put_back() {
         manager.text(&[&["maintain", place][..], &why].concat());
         manager.text(&["maintain", place, "--off"]);
         assert_eq!(manager.failure(&["maintain", place, "--off"]).0, 3);
+        let told = String::from_utf8(manager.cli(&["maintain", place]).stderr).unwrap();
+        assert!(told.contains("--on") && told.contains("--off"), "{told}");
         manager.text(&["allocate", "--host", "host1"]);
         manager.text(&["release", "box1/2"]);
     }

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod crashes;
+mod draining;
 mod erasing;
 mod forget;
 mod grace;

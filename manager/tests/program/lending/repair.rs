@@ -21,8 +21,14 @@ fn what_proxies_report_makes_a_binding_again() {
     };
     let port = PortId::new(0).unwrap();
     let reports: [(&Fake, Event); 5] = [
-        (&at_host, Event::LinkDown { peer: box_node, reason: LinkDownReason::GaveUp }),
-        (&at_box, Event::LinkDown { peer: host_node, reason: LinkDownReason::PeerClosed }),
+        (
+            &at_host,
+            Event::BindingFailed { peer: box_node, key: key(1), reason: BindingFailure::LinkDown },
+        ),
+        (
+            &at_box,
+            Event::BindingFailed { peer: host_node, key: key(2), reason: BindingFailure::LinkDown },
+        ),
         (
             &at_host,
             Event::BindingFailed { peer: box_node, key: key(3), reason: BindingFailure::TlpCrc },
@@ -51,6 +57,33 @@ fn what_proxies_report_makes_a_binding_again() {
     at_host.event(Event::LinkUp { peer: box_node });
     manager.wait_event("link-up", "host1");
     assert_eq!(at_box.bound(1).unwrap().epoch, Epoch::new(0, 6).unwrap());
+}
+
+/// That a link went down may be told behind the answers to what was bound over the next one.
+#[test]
+fn a_link_that_was_down_before_takes_no_binding_of_the_next() {
+    let manager = Manager::with_timing(&[("reconcile_ms", 3_600_000)]);
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let (host_node, box_node) = (at_host.welcome.node, at_box.welcome.node);
+    let reads = |fake: &Fake| {
+        let is_table = |r: &&Request| matches!(r, Request::ReadTable { from: 0 });
+        fake.with(|s| s.log.iter().filter(is_table).count())
+    };
+    let before = [&at_host, &at_box].map(reads);
+    at_box.event(Event::LinkDown { peer: host_node, reason: LinkDownReason::PeerRestarted });
+    manager.wait_event("link-down", "box1");
+    eventually("both tables", || {
+        let now = [&at_host, &at_box].map(reads);
+        (now[0] > before[0] && now[1] > before[1]).then_some(())
+    });
+    assert_eq!(at_box.bound(1).unwrap().epoch, Epoch::new(0, 1).unwrap());
+    manager.wait_phase("configured");
+    // What did go with it is found there, if its report is lost.
+    at_host.with(|s| s.ports.get_mut(&0).unwrap().1 = PortState::Failed);
+    at_host.event(Event::LinkDown { peer: box_node, reason: LinkDownReason::GaveUp });
+    manager.wait_event("rebinding", "epoch 0.2");
+    manager.wait_phase("configured");
 }
 
 #[test]

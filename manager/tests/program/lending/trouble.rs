@@ -1,7 +1,7 @@
 //! Proxies that refuse, say nothing or say nonsense, and devices that are not well.
 
 use super::{Which, is_bind_port, is_bind_slot, last_operation, pair, steps};
-use crate::common::fake::{Fake, Script};
+use crate::common::fake::{Fake, Script, host};
 use crate::common::{Manager, eventually};
 use proxy_core::control::{ControlError, Event, Reply, Request};
 use serde_json::json;
@@ -58,6 +58,23 @@ fn a_proxy_that_does_not_answer_is_disconnected() {
     let _at_box = Fake::insist(manager.control, again.0, again.1);
     assert!(command.wait().unwrap().success());
     assert_eq!(at_host.with(|s| s.ports.len()), 1);
+}
+
+/// One that does not answer when it is to forget a box is waited for, and nobody else with it.
+#[test]
+fn a_host_that_does_not_answer_holds_up_no_other_host_of_its_box() {
+    let manager = Manager::with_timing(&[("request_ms", 3_600_000)]);
+    let (at_host, at_box) = pair(&manager);
+    let other = Fake::join(manager.control, host("host2", 4), "");
+    manager.wait_ready(&["host2"]);
+    let is_forget = |request: &Request| matches!(request, Request::RemovePeer(_));
+    at_host.script(is_forget, [Script::Ignore]);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["release", "alloc-1"]);
+    eventually("the request", || at_host.with(|s| s.log.iter().any(is_forget).then_some(())));
+    manager.text(&["allocate", "--host", "host2"]);
+    assert_eq!(other.with(|s| s.ports.len()), 1);
+    assert!(at_box.bound(1).is_some());
 }
 
 #[test]

@@ -13,15 +13,15 @@
 //! waited for in the program's way.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use perf_core::{Fact, Nanos, Text, ptx};
+use perf_core::{Fact, Nanos, Place, Text, ptx};
 
 use crate::arch::Frame;
 use crate::call::After;
-use crate::driver::{CAPTURE_RELAXED, Driver, Handle, SUCCESS, Stream};
+use crate::driver::{Driver, Handle, SUCCESS, Stream};
 use crate::real;
 use crate::session::Session;
 use crate::table::{Hook, Role};
@@ -48,8 +48,6 @@ struct Entry {
     function: AtomicUsize,
     /// The device's clock, kHz.
     clock: AtomicUsize,
-    /// The device's number.
-    device: AtomicI32,
 }
 
 /// The delaying kernel in each context.
@@ -68,7 +66,6 @@ impl Default for Contexts {
             context: AtomicUsize::new(0),
             function: AtomicUsize::new(0),
             clock: AtomicUsize::new(0),
-            device: AtomicI32::new(-1),
         };
         Self {
             entries: core::array::from_fn(|_| entry()),
@@ -125,7 +122,7 @@ impl Contexts {
         let device = session.driver.current_device();
         let clock = device.and_then(|device| clock(&session.driver, device));
         entry.clock.store(clock.unwrap_or(USUAL_CLOCK) as usize, Ordering::Release);
-        entry.device.store(device.unwrap_or(-1), Ordering::Release);
+        session.devices.note(&session.driver, context);
         entry.context.store(context, Ordering::Release);
         if let Some(name) = session.driver.name_of_device() {
             session.ledger.say(Text::Device, &name);
@@ -149,15 +146,6 @@ impl Contexts {
             entry.context.store(0, Ordering::Release);
         }
     }
-
-    /// The contexts of a device that have a kernel.
-    fn of_device(&self, device: i32) -> impl Iterator<Item = usize> {
-        self.entries
-            .iter()
-            .filter(move |entry| entry.device.load(Ordering::Acquire) == device)
-            .map(|entry| entry.context.load(Ordering::Acquire))
-            .filter(|context| *context != 0)
-    }
 }
 
 /// Loads the kernel into the current context.
@@ -165,28 +153,23 @@ fn load(driver: &Driver) -> Result<Handle, String> {
     let (Some(load), Some(find)) = (driver.load_module, driver.function) else {
         return Err("the driver has no cuModuleLoadData".into());
     };
-    // Loading is allowed in this thread even while another captures a stream.
-    let mut mode = CAPTURE_RELAXED;
-    // SAFETY: the mode is read and written here.
-    let relaxed = driver.exchange_capture_mode.map(|exchange| unsafe { exchange(&raw mut mode) });
     let mut module = core::ptr::null_mut();
     let mut function = core::ptr::null_mut();
-    // SAFETY: the image is PTX with its zero byte; module and function are written here.
-    let result = unsafe {
-        match load(&raw mut module, ptx::DELAY_MODULE.as_ptr().cast::<c_void>()) {
-            SUCCESS => find(&raw mut function, module, ptx::DELAY.as_ptr()),
-            error => error,
+    let result = driver.relaxed(|| {
+        // SAFETY: the image is PTX with its zero byte; module and function are written here.
+        let result = unsafe {
+            match load(&raw mut module, ptx::DELAY_MODULE.as_ptr().cast::<c_void>()) {
+                SUCCESS => find(&raw mut function, module, ptx::DELAY.as_ptr()),
+                error => error,
+            }
+        };
+        if let (SUCCESS, Some(load_function)) = (result, driver.load_function) {
+            // A driver that loads functions late would do it at the first launch, and wait for the GPU.
+            // SAFETY: the function is the module's.
+            unsafe { load_function(function) };
         }
-    };
-    if let (SUCCESS, Some(load_function)) = (result, driver.load_function) {
-        // A driver that loads functions late would do it at the first launch, and wait for the GPU.
-        // SAFETY: the function is the module's.
-        unsafe { load_function(function) };
-    }
-    if let (Some(SUCCESS), Some(exchange)) = (relaxed, driver.exchange_capture_mode) {
-        // SAFETY: as above; the mode is the one that was before.
-        unsafe { exchange(&raw mut mode) };
-    }
+        result
+    });
     match result {
         SUCCESS => Ok(function),
         error => Err(format!("the delaying kernel could not be loaded: CUDA error {error}")),
@@ -222,12 +205,38 @@ pub(crate) fn put_timed(session: &Session, stream: Stream, time: Nanos) -> bool 
     true
 }
 
-/// Loads the kernel into the current context, if there is one, so that the first delay there is as
-/// short as the others.
+/// Loads the kernel into the current context, and into the primary context of each device that has
+/// one, so that the first delay there is as short as the others.
 pub(crate) fn prepare(session: &Session) {
+    if session.is_native() || session.settings.place == Place::Cpu {
+        return;
+    }
     if let Some(context) = session.driver.current_context() {
         session.contexts.kernel(session, real::address(context));
     }
+    for device in 0..session.driver.devices() {
+        if session.driver.has_primary(device) == Some(true) {
+            prepare_primary(session, device);
+        }
+    }
+}
+
+/// Loads the kernel into a device's primary context, which is there.
+fn prepare_primary(session: &Session, device: i32) {
+    let driver = &session.driver;
+    let (Some(retain), Some(release)) = (driver.retain_primary, driver.release_primary) else {
+        return;
+    };
+    let mut context = core::ptr::null_mut();
+    // SAFETY: the context is written here.
+    if unsafe { retain(&raw mut context, device) } != SUCCESS {
+        return;
+    }
+    driver.within(context, || session.contexts.kernel(session, real::address(context)));
+    // SAFETY: it was retained above.
+    unsafe { release(device) };
+    // The program may have let go of it meanwhile.
+    primary_ended(session, device);
 }
 
 /// Puts a delay into a stream, shorter by what the kernel itself takes. False if it could not be put
@@ -236,25 +245,11 @@ pub(crate) fn put(session: &Session, stream: Stream, time: Nanos) -> bool {
     let driver = &session.driver;
     let time = time.saturating_sub(session.settings.delay_cost);
     let Some(context) = driver.context_of(stream) else { return false };
-    let current = driver.current_context();
-    let other = current != Some(context);
-    if other {
-        let Some(push) = driver.push_context else { return false };
-        // SAFETY: the context is the stream's, so it is there.
-        if unsafe { push(context) } != SUCCESS {
-            return false;
-        }
-    }
-    let put = session
-        .contexts
-        .kernel(session, real::address(context))
-        .is_some_and(|kernel| launch(driver, kernel, stream, time));
-    if let (true, Some(pop)) = (other, driver.pop_context) {
-        let mut popped = core::ptr::null_mut();
-        // SAFETY: this thread pushed one above.
-        unsafe { pop(&raw mut popped) };
-    }
-    put
+    let put = driver.within(context, || {
+        let kernel = session.contexts.kernel(session, real::address(context));
+        kernel.is_some_and(|kernel| launch(driver, kernel, stream, time))
+    });
+    put == Some(true)
 }
 
 fn launch(driver: &Driver, kernel: Kernel, stream: Stream, time: Nanos) -> bool {
@@ -277,23 +272,19 @@ pub(crate) fn context_ends(session: &Session, hook: &Hook, frame: &Frame) -> Aft
     After::PrimaryEnds { device: number(hook, frame, Role::Device) as i32 }
 }
 
-/// After a device's primary context was released or reset: if it is gone, so are its kernel and
-/// events. Another context of the device gets a new kernel when it next needs one.
+/// After a device's primary context was released or reset: if it is gone, so is all that is kept for
+/// it. Another context of the device gets a new kernel when it next needs one.
 pub(crate) fn primary_ended(session: &Session, device: i32) {
-    let (mut flags, mut active) = (0, 0);
-    let asked = session.driver.primary_state.map(|state| {
-        // SAFETY: both numbers are written here.
-        unsafe { state(device, &raw mut flags, &raw mut active) }
-    });
-    if asked == Some(SUCCESS) && active != 0 {
+    if session.driver.has_primary(device) == Some(true) {
         return;
     }
-    for context in session.contexts.of_device(device) {
+    for context in session.devices.of(device) {
         forget(session, context);
     }
 }
 
 fn forget(session: &Session, context: usize) {
+    session.devices.forget(context);
     session.contexts.forget(context);
     session.captures.forget(context);
     session.waits.forget(context);

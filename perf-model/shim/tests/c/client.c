@@ -131,11 +131,31 @@ int main(int count, char **arguments) {
         context((word)0xc0);
         wait();
         wait();
+    } else if (!strcmp(what, "parts")) {
+        word managed = 0, there = 0;
+        unsigned number = 1;
+        void *with[2] = {&number, &there};
+#define GIVEN(address) there = address, run((word)7, 2, 3, 4, 5, 6, 7, 8, (word)5, with, (void **)0)
+        Function prefetch = find("cuMemPrefetchAsync"), discard = find("cuMemDiscardAndPrefetchBatchAsync");
+        word part = 256 << 10, whole = 1 << 20;
+        find("cuMemAllocManaged")(&managed, whole, 1);
+        // A part that is prefetched twice is there once.
+        prefetch(managed, part, 0, (word)5);
+        prefetch(managed, part, 0, (word)5);
+        GIVEN(managed);
+        GIVEN(managed);
+        prefetch(managed + part, 2 * part, -1, (word)5);
+        GIVEN(managed);
+        // To the device without what is in it.
+        prefetch(managed, whole, -1, (word)5);
+        int location[2] = {1, 0};
+        size_t first = 0;
+        discard(&managed, &whole, (size_t)1, location, &first, (size_t)1, (word)0, (word)5);
+        GIVEN(managed);
     } else if (!strcmp(what, "memory")) {
         word managed = 0, mapped = 0, there = (word)device;
         unsigned number = 1;
         void *with[2] = {&number, &there};
-#define GIVEN(address) there = address, run((word)7, 2, 3, 4, 5, 6, 7, 8, (word)5, with, (void **)0)
         find("cuMemAllocManaged")(&managed, (word)(1 << 20), 1);
         find("cuMemHostAlloc")(&mapped, (word)4096, 2);
         GIVEN((word)device);

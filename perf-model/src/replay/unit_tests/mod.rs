@@ -220,6 +220,61 @@ fn only_calls_that_put_delays_into_streams_cost_the_shims_launches() {
 }
 
 #[test]
+fn a_graph_that_ends_with_a_copy_between_gpus_costs_its_launch() {
+    let text = "start_ns,duration_ns,kind,stream,name,correlation,thread,bytes\n\
+                0,3000,launch,,cuGraphLaunch,1,1,\n\
+                5000,9000,kernel,7,k,1,,\n\
+                15000,9000,peer,7,,1,,4096\n";
+    let trace = read(text);
+    let graph = Graph::of(&trace);
+    let by_node = Settings { graphs: Graphs::Node, ..settings(6_800) };
+    let peer = Fabric::DXPU_68.peer_extra(4_096).0;
+    for (settings, proxies, longer) in [
+        (settings(6_800), Proxies::One, 5_600),
+        (settings(6_800), Proxies::Each, 5_600),
+        (by_node, Proxies::One, 5_600),
+        (by_node, Proxies::Each, 5_600 + peer),
+    ] {
+        let played = graph.play(&Scenario::of(settings, proxies));
+        assert_eq!(played.length_ns() - trace.length_ns(), longer, "{proxies:?}");
+    }
+}
+
+#[test]
+fn a_wait_for_a_device_is_for_what_another_thread_asked_for_during_the_last_wait() {
+    let event = |category: &str, name: &str, thread: u32, times: [u32; 2], arguments: &str| {
+        let [start, duration] = times;
+        format!(
+            r#"{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": 9, "tid": {thread},
+                "ts": {start}, "dur": {duration}, "args": {{{arguments}}}}}"#
+        )
+    };
+    let on_stream =
+        |correlation| format!(r#""device": 0, "stream": 7, "correlation": {correlation}"#);
+    let call = |name, thread, times, correlation: u32| {
+        event("cuda_runtime", name, thread, times, &format!(r#""correlation": {correlation}"#))
+    };
+    let wait = |times, correlation: u32| {
+        let device = format!(r#""device": 0, "correlation": {correlation}"#);
+        event("cuda_sync", "Context Sync", 0, times, &device)
+    };
+    let events = [
+        call("cudaLaunchKernel", 1, [80, 3], 1),
+        event("kernel", "first", 0, [90, 108], &on_stream(1)),
+        call("cudaDeviceSynchronize", 1, [100, 100], 2),
+        wait([100, 100], 2),
+        call("cudaLaunchKernel", 2, [150, 3], 3),
+        event("kernel", "second", 0, [199, 100], &on_stream(3)),
+        call("cudaDeviceSynchronize", 1, [210, 90], 4),
+        wait([210, 90], 4),
+    ];
+    let trace = read(&format!(r#"{{"traceEvents": [{}]}}"#, events.join(",")));
+    let played = Graph::of(&trace).play(&scenario(settings(6_800))).length_ns();
+    // The end of both kernels, and that the second wait sees it.
+    assert_eq!(played - trace.length_ns(), 2 * 5_600 + 2_800);
+}
+
+#[test]
 fn a_cpu_that_changes_nothing_is_not_made_faster() {
     // The GPU is never idle, and its kernels are longer under the profiler: no CPU makes up for that.
     let program = vec![repeat(500, &[Do::Kernel(1, 50_000)])];
@@ -298,8 +353,7 @@ fn several_gpus_share_one_proxy() {
             let trace = read(&on_gpus(&text, gpus));
             let graph = Graph::of(&trace);
             let shared = graph.play(&scenario(settings(6_800)));
-            let own = Scenario { proxies: Proxies::Each, ..scenario(settings(6_800)) };
-            let own = graph.play(&own);
+            let own = graph.play(&Scenario::of(settings(6_800), Proxies::Each));
             let native = graph.play(&scenario(settings(NATIVE)));
             assert_eq!(native.length_ns(), trace.length_ns());
             assert!(own.length_ns() <= shared.length_ns());

@@ -152,7 +152,7 @@ impl Access {
             data: &value.to_le_bytes(),
         };
         let mut buf = [0; OWN_TLP];
-        let length = Repr::new(kind).emit(&mut buf).expect("a doubleword fits a TLP buffer");
+        let length = emit(kind, &mut buf);
         let pushed = queue.push(&buf[..length]);
         assert!(pushed, "the caller saw room");
         self.state = State::Ended(Got::Written);
@@ -268,5 +268,12 @@ fn encode(want: Want, tag: u16, id: Bdf, buf: &mut [u8]) -> usize {
         },
         Want::WriteMemory(..) | Want::Pause(_) => unreachable!("it has no tag"),
     };
-    Repr::new(kind).emit(buf).expect("a request of one doubleword fits a TLP buffer")
+    emit(kind, buf)
+}
+
+fn emit(kind: Kind<'_>, buf: &mut [u8]) -> usize {
+    let Ok(length) = Repr::new(kind).emit(buf) else {
+        unreachable!("a request of one doubleword fits a TLP buffer")
+    };
+    length
 }

@@ -124,6 +124,7 @@ impl BoxRole {
             Err(error) => return Some(Err(error)),
         };
         let is_erased = self.is_for_eraser(slot, Some(function));
+        let in_perst = self.slots[slot].perst;
         let entry = &mut self.slots[slot].functions[function];
         match &entry.binding {
             Some(binding) if binding.request.key == *key => {
@@ -134,8 +135,8 @@ impl BoxRole {
             }
             // Another epoch's binding is none of this request's business.
             Some(_) => Some(Ok(Answer::Slot(SlotState::Bound))),
-            // What may take hours is not waited for.
-            None if entry.release == Pending::Reset || is_erased => {
+            // What may take hours, or as long as a host wants, is not waited for.
+            None if entry.release == Pending::Reset || is_erased || in_perst => {
                 Some(Ok(Answer::Slot(entry.state)))
             }
             None if entry.state == SlotState::Releasing => {

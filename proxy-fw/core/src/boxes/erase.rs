@@ -181,6 +181,9 @@ impl BoxRole {
         let mut data = [0; MAX_READ];
         let data = &mut data[..usize::from(info.byte_count())];
         eraser.submission(offset, data);
-        Some(info.completion_with(super::from_device::PORT, data, buf).expect("it fits a buffer"))
+        let Ok(length) = info.completion_with(super::from_device::PORT, data, buf) else {
+            unreachable!("it fits a buffer")
+        };
+        Some(length)
     }
 }

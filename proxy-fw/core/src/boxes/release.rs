@@ -75,6 +75,10 @@ impl BoxRole {
         if !matches!(entry.work, Work::Idle) {
             return;
         }
+        if entry.perst {
+            // The device is in reset until its host ends that.
+            return self.say_all_releasing(slot);
+        }
         let due = |p: Pending| matches!(p, Pending::Turn | Pending::Readiness);
         let Some(function) = entry.functions.iter().position(|f| due(f.release)) else {
             return self.next_restore(now, slot);
@@ -302,14 +306,23 @@ impl BoxRole {
     }
 
     /// The function stays as it is until the device is reset: when the last function that is lent
-    /// comes back, or by its host. Who asked is not kept waiting for other bindings.
+    /// comes back, or by its host.
     fn await_reset(&mut self, now: Instant, slot: usize, function: usize) {
-        let entry = &mut self.slots[slot].functions[function];
-        entry.release = Pending::Reset;
-        if let Some(id) = entry.release_operation.take() {
+        self.slots[slot].functions[function].release = Pending::Reset;
+        self.say_releasing(slot, function);
+        self.next_release(now, slot);
+    }
+
+    /// A release waits for what a host does: who asked for it is not kept waiting, and hears of its
+    /// end as of any change of a slot.
+    fn say_releasing(&mut self, slot: usize, function: usize) {
+        if let Some(id) = self.slots[slot].functions[function].release_operation.take() {
             self.node.answer(id, Ok(Answer::Slot(SlotState::Releasing)));
         }
-        self.next_release(now, slot);
+    }
+
+    fn say_all_releasing(&mut self, slot: usize) {
+        (0..self.slots[slot].functions.len()).for_each(|f| self.say_releasing(slot, f));
     }
 
     /// The whole device is being reset: for a release, or by the host that has all of what is lent
@@ -341,10 +354,12 @@ impl BoxRole {
     /// A host resets the device while the proxy is at something of its own: that begins anew when
     /// the reset is over.
     pub(super) fn begin_work_anew(&mut self, now: Instant, slot: usize) {
-        let entry = &mut self.slots[slot];
-        if let Work::Release(release) = &entry.work {
-            entry.functions[release.function].release = Pending::Readiness;
+        if let Work::Release(Release { function, .. }) = self.slots[slot].work {
+            self.slots[slot].functions[function].release = Pending::Readiness;
+            // It may do so again and again, and others wait behind that.
+            self.say_all_releasing(slot);
         }
+        let entry = &mut self.slots[slot];
         if matches!(entry.work, Work::Release(_) | Work::Restore(_)) {
             entry.work = Work::Idle;
             entry.access = Access::default();
@@ -396,13 +411,9 @@ impl BoxRole {
         self.expire(now, slot);
     }
 
-    /// Requests of unbound functions end here: the device was reset and waits for nothing.
+    /// Nobody waits for anything of unbound functions.
     pub(super) fn forget_outstanding(&mut self, now: Instant, slot: usize) {
-        for function in &mut self.slots[slot].functions {
-            if function.binding.is_none() {
-                function.forget_requests();
-            }
-        }
+        self.slots[slot].forget_unbound();
         self.expire(now, slot);
     }
 
@@ -416,13 +427,10 @@ impl BoxRole {
                 else {
                     break;
                 };
-                let mut buf = [0; 16];
-                let length = request
-                    .info
-                    .completion(super::from_device::PORT, CplStatus::UnsupportedRequest, &mut buf)
-                    .expect("a completion without data has three doublewords");
+                let (port, status) = (super::from_device::PORT, CplStatus::UnsupportedRequest);
+                let refusal = request.info.completion(port, status);
                 function.set_tag(request.info.tag.get(), false);
-                let pushed = entry.egress.push(&buf[..length]);
+                let pushed = entry.egress.push(&refusal);
                 assert!(pushed, "room was checked");
                 self.counters.synthesised_for_device += 1;
             }

@@ -335,6 +335,7 @@ impl Slot {
         self.egress.clear();
         self.asks.clear();
         self.free_tags();
+        self.forget_unbound();
         if self.signals.back() == Some(&signal) {
             // Twice in a row is once.
             return;
@@ -343,6 +344,13 @@ impl Slot {
             self.signals.pop_front();
         }
         let _ = self.signals.push_back(signal);
+    }
+
+    /// Requests of functions that nobody has end here: the device was reset and waits for nothing.
+    pub(super) fn forget_unbound(&mut self) {
+        for function in self.functions.iter_mut().filter(|f| f.binding.is_none()) {
+            function.forget_requests();
+        }
     }
 
     /// The device is reset before the next TLP comes to it: no late answer can come under an old tag.

@@ -2,6 +2,7 @@
 
 use super::BoxRole;
 use super::slot::{Function, HostControl2, Slot, ToDevice, Work};
+use crate::canaries::{Canary, planted};
 use crate::link::{ClassSet, Taken};
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
@@ -107,7 +108,7 @@ impl BoxRole {
                 self.counters.malformed_from_host += 1;
                 continue;
             }
-            let packet = Packet::new_checked(&mut buf[..length]).expect("checked just now");
+            let packet = Packet::known(&mut buf[..length]);
             let deliver = match class {
                 Class::Posted => true,
                 Class::NonPosted if hopeless => {
@@ -174,7 +175,11 @@ impl BoxRole {
             self.want_restore(now, slot, function);
             // The function gives up what it asked for and may use the tags again at once; answers
             // that still come find their generation over.
-            self.slots[slot].functions[function].forget_requests();
+            if planted(Canary::FlrForAll) {
+                self.slots[slot].functions.iter_mut().for_each(Function::forget_requests);
+            } else if !planted(Canary::KeepTagsAtFlr) {
+                self.slots[slot].functions[function].forget_requests();
+            }
         }
         let register = (packet.tlp_type() == TlpType::CfgRd0).then(|| packet.register());
         let request = ToDevice::Host {

@@ -3,6 +3,9 @@
 use crate::control::{ControlError, Window};
 use tlp_codec::ids::{Epoch, NodeId};
 
+/// Windows begin and end at multiples of this many bytes.
+const PAGE: u64 = 4096;
+
 /// Why an access was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
@@ -12,14 +15,18 @@ pub enum Outside {
     Forbidden,
 }
 
-/// Checks a list of windows: each in order and not empty, none over another, every target range
-/// within the address space.
+/// Checks a list of windows: each in order and not empty, of whole pages, none over another, every
+/// target range within the address space. What crosses no page on one side crosses none on the other
+/// (PCIe 5.0 section 2.2.7).
 ///
 /// # Errors
 ///
 /// [`ControlError::BadWindows`].
 pub fn check(windows: &[Window]) -> Result<(), ControlError> {
-    let sound = |w: &Window| w.base <= w.limit && w.target.checked_add(w.limit - w.base).is_some();
+    let whole = |w: &Window| (w.base | w.target | w.limit.wrapping_add(1)).is_multiple_of(PAGE);
+    let sound = |w: &Window| {
+        whole(w) && w.base <= w.limit && w.target.checked_add(w.limit - w.base).is_some()
+    };
     let apart = |a: &Window, b: &Window| a.limit < b.base || b.limit < a.base;
     let fine = !windows.is_empty()
         && windows.iter().all(sound)
@@ -102,8 +109,18 @@ mod tests {
     fn windows_that_overlap_or_run_over_are_refused() {
         assert!(check(&[]).is_err());
         assert!(check(&[window(2, 1, 0)]).is_err());
-        assert!(check(&[window(0, 10, 0), window(10, 20, 0)]).is_err());
-        assert!(check(&[window(0, 10, u64::MAX - 9)]).is_err());
-        assert!(check(&[window(11, 20, 0), window(0, 10, 50)]).is_ok());
+        assert!(check(&[window(0, 0xfff, 0), window(0, 0x1fff, 0)]).is_err());
+        assert!(check(&[window(0, 0x1fff, u64::MAX - 0xfff)]).is_err());
+        assert!(check(&[window(0x2000, 0x2fff, 0), window(0, 0x1fff, 0x5000)]).is_ok());
+        assert!(check(&[window(0, 0xfff, u64::MAX - 0xfff)]).is_ok());
+    }
+
+    #[test]
+    fn windows_are_of_whole_pages() {
+        for (base, limit, target) in
+            [(0x1000, 0x1fff, 0x9002), (0x1000, 0x1fff, 0x2880), (0, 10, 0), (0x800, 0x17ff, 0)]
+        {
+            assert!(check(&[window(base, limit, target)]).is_err(), "{base:#x} {target:#x}");
+        }
     }
 }

@@ -75,9 +75,9 @@ impl fmt::Display for ControlError {
                 f.write_str("no room for a further binding on the link")
             }
             Self::Limit(Limit::Windows) => f.write_str("too many DMA windows"),
-            Self::BadWindows => {
-                f.write_str("the DMA windows overlap, are empty or name no known node")
-            }
+            Self::BadWindows => f.write_str(
+                "the DMA windows overlap, are empty, are no whole pages or name no known node",
+            ),
             Self::CompletionTimeout(s) => {
                 write!(f, "the device in slot {s} cannot wait long enough for completions")
             }

@@ -147,7 +147,8 @@ impl PathSet {
     }
 }
 
-/// One DMA window: what of the device's address space reaches which node's memory where.
+/// One DMA window: what of the device's address space reaches which node's memory where. Its bounds
+/// and its target are those of whole pages of 4 KB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// First address as the device sees it.
@@ -176,6 +177,11 @@ impl Window {
 }
 
 /// A binding as the box needs it.
+///
+/// Functions of one device that are bound to several hosts are kept apart by what each is, in
+/// configuration space, and by its windows, in DMA. They are not by address: a host's memory
+/// requests reach whichever function of the device claims the address. Hosts that share a device so
+/// have to trust each other; the manager lends whole devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotBinding {
     /// Slot, function, epoch. The epoch must be above every earlier one of this function.

@@ -58,9 +58,13 @@ impl HostRole {
     /// [`Backpressure`] when there is no room now, for it or for what the switch may have to say of
     /// it; the same TLP is to be handed in again later, and TLPs of its class behind it wait.
     pub fn handle_tlp(&mut self, now: Instant, tlp: &[u8]) -> Result<(), Backpressure> {
-        if self.to_root.room() < ROOT_RESERVE || self.still_has_no_room(tlp) {
+        if self.to_root.room() < ROOT_RESERVE {
+            self.excuse();
             self.counters.backpressure += 1;
             return Err(Backpressure);
+        }
+        if let Some(port) = self.still_has_no_room(tlp) {
+            return self.has_no_room(now, tlp, port);
         }
         if self.node.malformed.sound(tlp).is_none() {
             self.counters.malformed_from_root += 1;
@@ -71,19 +75,48 @@ impl HostRole {
         scratch[..tlp.len()].copy_from_slice(tlp);
         let result = self.route_downstream(now, &mut scratch[..tlp.len()]);
         self.scratch = Some(scratch);
-        result.map_err(|port| {
-            self.counters.backpressure += 1;
+        result.or_else(|port| {
             self.refused = Refused::of(tlp, port, &self.ports);
-            Backpressure
+            self.has_no_room(now, tlp, port)
         })
     }
 
-    /// Whether this is the TLP that was refused last, and nothing has changed for it.
-    fn still_has_no_room(&mut self, tlp: &[u8]) -> bool {
-        let Some(refused) = self.refused.filter(|refused| refused.is(tlp)) else { return false };
+    /// No device is to blame for how long the next TLP has waited until now: the root complex does not
+    /// take what it has to take first.
+    #[cold]
+    #[inline(never)]
+    pub fn excuse(&mut self) {
+        self.ports.iter_mut().for_each(|port| port.hold.excuse());
+    }
+
+    /// The port whose device has no room still, if this is the TLP that was refused last and nothing
+    /// has changed for it.
+    fn still_has_no_room(&mut self, tlp: &[u8]) -> Option<PortId> {
+        let refused = self.refused.filter(|refused| refused.is(tlp))?;
         let Refused { class, port, function, .. } = refused;
-        let Some(target) = self.ports[port.get() as usize].target(function) else { return false };
-        self.switch.is_open(port) && !self.has_room(port, target, class)
+        let target = self.ports[port.get() as usize].target(function)?;
+        (self.switch.is_open(port) && !self.has_room(port, target, class)).then_some(port)
+    }
+
+    /// The device behind a port has no room for a TLP. It waits, or is given up: a request that is
+    /// answered is completed with Unsupported Request, as one that a device never answers.
+    #[cold]
+    #[inline(never)]
+    fn has_no_room(&mut self, now: Instant, tlp: &[u8], port: PortId) -> Result<(), Backpressure> {
+        let packet = Packet::known(tlp);
+        let hold = &mut self.ports[port.get() as usize].hold;
+        let gives_up = packet.class().is_some_and(|c| hold.gives_up(now, c, self.longest_hold));
+        if !gives_up || self.to_root.room() == 0 {
+            self.counters.backpressure += 1;
+            return Err(Backpressure);
+        }
+        self.refused = None;
+        self.counters.given_up += 1;
+        if let Some(info) = RequestInfo::of(&packet) {
+            let completer = self.switch.device_id(port);
+            self.refuse(now, &HostRequest { info, completer, asker: None, watched: None });
+        }
+        Ok(())
     }
 
     /// The port of the device for which there is no room, if there is none.
@@ -117,7 +150,7 @@ impl HostRole {
     #[cold]
     #[inline(never)]
     fn end_with_discarded(&mut self, tlp: &mut [u8]) {
-        let packet = Packet::new_checked(tlp).expect("checked when it came in");
+        let packet = Packet::known(tlp);
         if packet.class() != Some(Class::Completion) || planted(Canary::LeakTag) {
             return;
         }
@@ -134,16 +167,18 @@ impl HostRole {
         tlp: &mut [u8],
         asker: Option<PortId>,
     ) -> Result<(), Backpressure> {
-        let packet = Packet::new_checked(tlp).expect("checked when it came in");
-        match packet.class() {
-            Some(Class::NonPosted) => self.send_request(now, port, packet, asker),
-            Some(Class::Posted) => self.send_posted(now, port, packet),
-            Some(Class::Completion) => self.send_completion(now, port, packet),
-            None => {
-                self.counters.malformed_from_root += 1;
-                Ok(())
-            }
+        let packet = Packet::known(tlp);
+        let class = packet.class();
+        match class {
+            Some(Class::NonPosted) => self.send_request(now, port, packet, asker)?,
+            Some(Class::Posted) => self.send_posted(now, port, packet)?,
+            Some(Class::Completion) => self.send_completion(now, port, packet)?,
+            None => self.counters.malformed_from_root += 1,
         }
+        if let Some(class) = class {
+            self.ports[port.get() as usize].hold.taken(class);
+        }
+        Ok(())
     }
 
     /// Whether a TLP for the device behind a port can be sent now.

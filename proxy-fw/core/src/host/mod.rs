@@ -10,6 +10,7 @@
 mod bars;
 mod control;
 mod downstream;
+mod hold;
 mod peers;
 mod pending;
 mod ports;
@@ -21,7 +22,7 @@ use crate::control::{
 };
 use crate::counters::{CounterList, counters};
 use crate::limits::{
-    HOST_OUTSTANDING, MAX_FUNCTIONS, MAX_PEERS, RECORDER_RING, ROOT_OUTSTANDING,
+    HOST_OUTSTANDING, LONGEST_HOLD, MAX_FUNCTIONS, MAX_PEERS, RECORDER_RING, ROOT_OUTSTANDING,
     SYNTHESISED_COMPLETION, TLP_BUFFER,
 };
 use crate::link::LinkConfig;
@@ -35,6 +36,7 @@ use alloc::boxed::Box;
 use bars::Bar;
 use core::time::Duration;
 use downstream::Refused;
+use hold::Hold;
 use peers::Held;
 use pending::{Pending, Wanted};
 use ports::Port;
@@ -61,6 +63,9 @@ pub struct HostConfig {
     pub peers: usize,
     /// After how long an outstanding request is completed with Unsupported Request.
     pub completion_bound: Duration,
+    /// How long a device may have no room for what is next for it, behind which everybody else's
+    /// waits: it is given up then, and so is all that follows until the device takes something again.
+    pub longest_hold: Duration,
     /// Bytes that the flight recorder keeps; 0: there is none.
     pub recorder: usize,
 }
@@ -73,6 +78,7 @@ impl Default for HostConfig {
             link: LinkConfig::default(),
             peers: 8,
             completion_bound: SYNTHESISED_COMPLETION,
+            longest_hold: LONGEST_HOLD,
             recorder: RECORDER_RING,
         }
     }
@@ -159,6 +165,7 @@ counters! {
         synthesised = "host: completions synthesised",
         device_requests_timed_out = "host: device requests timed out at the root complex",
         backpressure = "host: TLPs that had to wait for room",
+        given_up = "host: TLPs given up for a device that takes nothing",
         function_not_lent = "host: requests to a function that is not lent",
         peer_requests = "host: non-posted requests between devices",
         peer_requester = "host: requests between devices whose requester is not behind its port",
@@ -190,6 +197,7 @@ pub struct HostRole {
     /// The ports whose box has still to be told something, by bit.
     with_pending: u32,
     completion_bound: Duration,
+    longest_hold: Duration,
     counters: HostCounters,
 }
 
@@ -214,6 +222,7 @@ impl HostRole {
             requests: Table::new(HOST_OUTSTANDING),
             upstream: Table::new(ROOT_OUTSTANDING),
             held: Held::new(),
+            hold: Hold::default(),
             last: [0; MAX_FUNCTIONS],
             turn: 0,
             pending: Pending::new(),
@@ -233,6 +242,7 @@ impl HostRole {
             synthesised_at: None,
             with_pending: 0,
             completion_bound: config.completion_bound,
+            longest_hold: config.longest_hold,
             counters: HostCounters::default(),
         })
     }
@@ -293,6 +303,11 @@ impl HostRole {
         }
     }
 
+    /// How many TLPs were given up for a device that takes nothing ([`HostConfig::longest_hold`]).
+    pub fn given_up(&self) -> u64 {
+        self.counters.given_up
+    }
+
     /// The virtual switch, to look at.
     pub fn switch(&self) -> &VirtualSwitch {
         &self.switch
@@ -345,17 +360,14 @@ impl HostRole {
 
     /// Completes a request with Unsupported Request. There is room towards the root complex.
     fn refuse(&mut self, now: Instant, request: &HostRequest) {
-        let mut buf = [0; 16];
-        let length = request
-            .info
-            .completion(request.completer, CplStatus::UnsupportedRequest, &mut buf)
-            .expect("a completion without data has three doublewords");
+        let status = CplStatus::UnsupportedRequest;
+        let mut refusal = request.info.completion(request.completer, status);
         let Some(asker) = request.asker else {
-            let pushed = self.to_root.push(&buf[..length]);
+            let pushed = self.to_root.push(&refusal);
             assert!(pushed, "the caller saw room");
             return;
         };
-        let packet = Packet::new_checked(&mut buf[..length]).expect("just built");
+        let packet = Packet::known(&mut refusal[..]);
         if self.send_completion(now, asker, packet).is_err() {
             // Its box answers the device when its own time is over; nothing comes from here.
             let upstream = &mut self.ports[asker.get() as usize].upstream;

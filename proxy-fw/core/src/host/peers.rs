@@ -70,6 +70,14 @@ impl Held {
         ready
     }
 
+    /// What waits for the device behind a port may not be what it gets next after its reset.
+    pub(super) fn flush(&mut self, to: PortId) {
+        for waiting in self.waiting.iter_mut().flatten().filter(|waiting| waiting.to == to) {
+            // As if the binding were another one.
+            waiting.key = None;
+        }
+    }
+
     fn put(&mut self, class: Class, waiting: Waiting, tlp: &[u8]) {
         assert!(self.waiting[class as usize].is_none(), "a class that waits was taken from");
         self.bytes[class as usize][..tlp.len()].copy_from_slice(tlp);
@@ -113,7 +121,10 @@ impl HostRole {
             // Trying it again puts nothing here.
             let mut bytes = core::mem::take(&mut held.bytes);
             let tlp = &mut bytes[class as usize][..waiting.length];
-            let fate = self.retry(now, waiting, class, tlp);
+            let mut fate = self.retry(now, waiting, class, tlp);
+            if fate == Fate::Waits && self.gives_up(now, waiting, class, tlp) {
+                fate = Fate::Gone;
+            }
             let held = &mut self.ports[index].held;
             held.bytes = bytes;
             if fate != Fate::Waits {
@@ -121,6 +132,28 @@ impl HostRole {
                 held.count -= 1;
             }
         }
+    }
+
+    /// Whether a TLP that waits is given up: the device that it is for has had no room for too long.
+    #[cold]
+    #[inline(never)]
+    fn gives_up(&mut self, now: Instant, waiting: Waiting, class: Class, tlp: &[u8]) -> bool {
+        let Waiting { origin, to, .. } = waiting;
+        let target = self.ports[to.get() as usize].target(None);
+        if target.is_none_or(|target| self.has_room(to, target, class)) {
+            // It waits for something else.
+            return false;
+        }
+        let hold = &mut self.ports[to.get() as usize].hold;
+        let in_time = !hold.gives_up(now, class, self.longest_hold);
+        if in_time || (class == Class::NonPosted && !self.can_answer(origin, 1)) {
+            return false;
+        }
+        self.counters.given_up += 1;
+        if class == Class::NonPosted {
+            self.refuse_peer(now, origin, to, tlp);
+        }
+        true
     }
 
     fn retry(&mut self, now: Instant, waiting: Waiting, class: Class, tlp: &mut [u8]) -> Fate {
@@ -165,7 +198,7 @@ impl HostRole {
         to: PortId,
         tlp: &mut [u8],
     ) -> Fate {
-        let packet = Packet::new_checked(&*tlp).expect("checked by the caller");
+        let packet = Packet::known(&*tlp);
         let completions = RequestInfo::of(&packet).map_or(1, |info| info.completions());
         let tag = packet.tag();
         if self.switch.port_behind(packet.requester()) != Some(origin.port) {
@@ -201,24 +234,24 @@ impl HostRole {
         to: PortId,
         tlp: &mut [u8],
     ) -> Fate {
-        let packet = Packet::new_checked(&mut *tlp).expect("checked by the caller");
+        let packet = Packet::known(&mut *tlp);
         let Some(owed) = self.owed(origin, &packet) else { return Fate::Gone };
         if self.send_completion(now, to, packet).is_err() {
             return Fate::Waits;
         }
+        self.ports[to.get() as usize].hold.taken(Class::Completion);
         self.book(origin, &owed, tlp);
         Fate::Gone
     }
 
     /// Completes a device's request to another device with Unsupported Request, at its own port.
+    #[cold]
+    #[inline(never)]
     fn refuse_peer(&mut self, now: Instant, origin: Origin, to: PortId, tlp: &[u8]) {
-        let packet = Packet::new_checked(tlp).expect("checked by the caller");
+        let packet = Packet::known(tlp);
         let info = RequestInfo::of(&packet).expect("only requests are refused");
-        let mut buf = [0; 16];
-        let length = info
-            .completion(self.switch.port_id(to), CplStatus::UnsupportedRequest, &mut buf)
-            .expect("a completion without data has three doublewords");
-        let pushed = self.bounce.push(&buf[..length]);
+        let refusal = info.completion(self.switch.port_id(to), CplStatus::UnsupportedRequest);
+        let pushed = self.bounce.push(&refusal);
         assert!(pushed, "it is emptied after each use");
         self.send_bounced(now, origin);
     }

@@ -4,7 +4,7 @@
 //! Of resets and link states only the outcome is kept, so that no number of them needs more room:
 //! two hot resets that both wait are one. TLPs for the device wait until all of it is sent.
 
-use super::HostRole;
+use super::{HostRole, hold::Hold};
 use crate::limits::TLP_BUFFER;
 use crate::link::{SendError, TlpMeta};
 use crate::queue::TlpQueue;
@@ -138,7 +138,9 @@ impl HostRole {
             let entry = &mut self.ports[port.get() as usize];
             entry.flushed = functions;
             entry.held.clear();
+            entry.hold = Hold::default();
             entry.requests.expire_where(now, |_| true);
+            self.ports.iter_mut().for_each(|other| other.held.flush(port));
             self.synthesised_at = None;
             self.synthesise(now);
         }
@@ -183,7 +185,7 @@ impl HostRole {
             entry.pending.record_done();
         }
         while let Some(tlp) = entry.pending.broadcasts.front() {
-            let packet = Packet::new_checked(tlp).expect("checked when it came in");
+            let packet = Packet::known(tlp);
             let relaxed = packet.attributes().relaxed_ordering;
             let Some(target) = entry.target(None) else { break };
             let class = Class::Posted;

@@ -1,6 +1,7 @@
 //! The downstream ports: what they are bound to, plugging and unplugging.
 
 use super::bars::{Bar, Bars};
+use super::hold::Hold;
 use super::peers::Held;
 use super::pending::{Pending, Wanted};
 use super::{DeviceRequest, HostRequest, HostRole};
@@ -42,6 +43,8 @@ pub(super) struct Port {
     pub(super) last: [u16; MAX_FUNCTIONS],
     /// TLPs for another port's device that had no room there.
     pub(super) held: Held,
+    /// How long its own device has had no room.
+    pub(super) hold: Hold,
     /// The function that is served next.
     pub(super) turn: usize,
     /// What its box has still to be told.
@@ -106,7 +109,9 @@ impl Port {
     #[inline(never)] // once is enough on a card
     pub(super) fn is_short(&self, function: usize) -> bool {
         let last = self.upstream.at_index(self.last[function]);
-        last.is_some_and(|(_, request)| request.reserved < request.info.completions())
+        last.is_some_and(|(_, request)| {
+            request.function == function && request.reserved < request.info.completions()
+        })
     }
 
     /// What it has in hand.
@@ -268,6 +273,7 @@ impl HostRole {
         });
         self.ports[index].failed = false;
         self.ports[index].flushed = 0;
+        self.ports[index].hold = Hold::default();
         self.port_event(request.port);
         self.plug_ready(now, peer);
         Ok(Answer::Done)

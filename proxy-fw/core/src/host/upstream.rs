@@ -76,6 +76,12 @@ impl HostRole {
         self.to_root.pop(buf)
     }
 
+    /// As [`poll_tlp`](Self::poll_tlp), but only of what the switch itself has to say: it takes no TLP
+    /// of the root complex while much of that waits.
+    pub fn poll_own(&mut self, buf: &mut [u8]) -> Option<usize> {
+        self.to_root.pop(buf)
+    }
+
     /// Whether [`poll_tlp`](Self::poll_tlp) may have a TLP: the switch has something to say, or
     /// one of a device is there, which may have to wait for room.
     pub fn may_poll(&self) -> bool {
@@ -202,7 +208,7 @@ impl HostRole {
     /// identity back; the switch decides. One that it refuses was never there: the request runs
     /// into its bound.
     fn complete(&mut self, now: Instant, origin: Origin, tlp: &mut [u8]) -> Fate {
-        let mut packet = Packet::new_checked(&mut *tlp).expect("checked by the caller");
+        let mut packet = Packet::known(&mut *tlp);
         let Some(owed) = self.owed(origin, &packet) else { return Fate::Gone };
         let Owed { request, .. } = owed;
         rewrite(&mut packet, |packet| {
@@ -266,7 +272,7 @@ impl HostRole {
 
     /// What a device answers to some configuration requests is of interest to others, too.
     fn look_at_answer(&mut self, port: PortId, watched: Watched, tlp: &[u8]) {
-        let packet = Packet::new_checked(tlp).expect("checked by the caller");
+        let packet = Packet::known(tlp);
         if packet.status() != CplStatus::Success {
             return;
         }
@@ -318,7 +324,7 @@ impl HostRole {
         origin: Origin,
         tlp: &mut [u8],
     ) -> Option<OutstandingRef> {
-        let mut packet = Packet::new_checked(tlp).expect("checked by the caller");
+        let mut packet = Packet::known(tlp);
         let info = RequestInfo::of(&packet)?;
         let outstanding = origin.outstanding?;
         let Origin { key, function, sampled, .. } = origin;
@@ -351,7 +357,7 @@ impl HostRole {
         if let Some(request) = taken.and_then(|entry| self.ports[index].upstream.remove(entry)) {
             self.keep_room(index, &request, 0);
         }
-        let mut packet = Packet::new_checked(tlp).expect("checked by the caller");
+        let mut packet = Packet::known(tlp);
         rewrite(&mut packet, |packet| packet.set_tag(tag));
     }
 

@@ -207,6 +207,10 @@ pub const LINK_KEEP_ALIVE: Duration = Duration::from_millis(500);
 pub const LINK_RAISE: Duration = Duration::from_secs(1);
 /// Longest pause between two tries to open a link.
 pub const LINK_OPEN_RETRY: Duration = Duration::from_millis(250);
+/// How long a device may have no room for what is next for it while others' TLPs wait behind that:
+/// longer than a link takes to give up. A card has 35 ms, which is less than the smallest completion
+/// timeout of who waits.
+pub const LONGEST_HOLD: Duration = Duration::from_millis(1500);
 /// When an outstanding request is completed with Unsupported Request by the proxy itself.
 pub const SYNTHESISED_COMPLETION: Duration = Duration::from_secs(2);
 /// Smallest completion timeout that a device or host may have.
@@ -215,6 +219,7 @@ pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(4);
 const _: () = {
     assert!(LINK_GIVE_UP.as_nanos() < SYNTHESISED_COMPLETION.as_nanos());
     assert!(SYNTHESISED_COMPLETION.as_nanos() < COMPLETION_TIMEOUT.as_nanos());
+    assert!(LINK_GIVE_UP.as_nanos() < LONGEST_HOLD.as_nanos());
     assert!(MAX_FUNCTIONS * MAX_SLOTS <= 256);
     assert!(SLOT_FUNCTIONS <= MAX_FUNCTIONS);
     assert!(MAX_PORTS <= OPERATIONS, "an operation at each port");

@@ -170,7 +170,7 @@ impl Flight {
     /// Marks a lost record as flying again.
     pub(super) fn resend(&mut self, sequence: u32, path: u8, packet: u32, now: Instant) {
         let entry = self.entry_mut(sequence);
-        assert_eq!(entry.fate, Fate::Lost, "only what was lost is sent again");
+        assert!(entry.fate == Fate::Lost, "only what was lost is sent again");
         entry.fate = Fate::Flying;
         entry.path = path;
         entry.packet = packet;
@@ -195,7 +195,7 @@ impl Flight {
 
     /// Forgets the oldest record, which is acknowledged.
     pub(super) fn retire(&mut self) {
-        assert_eq!(self.entry(self.oldest).fate, Fate::Acknowledged, "retired in order");
+        assert!(self.entry(self.oldest).fate == Fate::Acknowledged, "retired in order");
         self.oldest = self.oldest.wrapping_add(1);
     }
 

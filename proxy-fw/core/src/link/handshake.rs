@@ -176,6 +176,8 @@ impl Link {
             self.up_event = true;
             self.last_heard = now;
             self.begin_paths(now, path.get().into());
+            // One for another life would tell it that this end is its peer.
+            self.handshake.answer = None;
         }
         if open.token != 0 {
             let answer = Answer { to: life, asks: !proven, echo: open.token, path };

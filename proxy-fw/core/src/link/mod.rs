@@ -300,8 +300,11 @@ impl Link {
         self.channels.close(channel);
         self.share_buffers();
         let bit = 1 << channel.index;
-        let kept = self.out.unbinds.push_back(key);
-        assert!(kept.is_ok(), "there was room at its opening");
+        // Before the link is up the peer has heard nothing of it.
+        if self.state == LinkState::Up {
+            let kept = self.out.unbinds.push_back(key);
+            assert!(kept.is_ok(), "there was room at its opening");
+        }
         self.out.tlps &= !bit;
         self.out.sidebands &= !bit;
         self.out.guaranteed &= !bit;

@@ -59,6 +59,8 @@ pub(super) struct Path {
     sent_at: Box<[Departure]>,
     /// Largest packet number that the peer said it received.
     pub(super) largest_acked: Option<u32>,
+    /// When that packet left: then, the path carried something.
+    pub(super) carried_at: Instant,
     /// Largest packet number received, and when.
     pub(super) received: Option<(u32, Instant)>,
     /// A packet was missing or late, and since then a record is missing.
@@ -133,6 +135,7 @@ impl Path {
             losses: 0,
             sent_at,
             largest_acked: None,
+            carried_at: Instant::ZERO,
             received: None,
             gap: false,
             unacknowledged: 0,
@@ -221,14 +224,15 @@ impl Path {
         }
         self.largest_acked = Some(packet);
         let (number, sent) = self.sent_at[packet as usize % REMEMBERED];
-        if number == packet
-            && let Some(delay) = delay
-        {
+        if number == packet {
             let passed = u64::from(units(now).wrapping_sub(sent)) << UNIT;
-            self.rtt.sample(now, passed.saturating_sub(nanos(delay)));
-            let target = self.rtt.target(allowance);
             let sent = Instant::from_nanos(now.as_nanos().saturating_sub(passed));
-            self.congestion.delayed(now, sent, self.rtt.latest(), target);
+            self.carried_at = sent;
+            if let Some(delay) = delay {
+                self.rtt.sample(now, passed.saturating_sub(nanos(delay)));
+                let target = self.rtt.target(allowance);
+                self.congestion.delayed(now, sent, self.rtt.latest(), target);
+            }
         }
         true
     }

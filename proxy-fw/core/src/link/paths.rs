@@ -81,6 +81,9 @@ impl Link {
     /// The paths that records may take: the good ones of which no answer is waited for, or else the
     /// good ones, or else all.
     fn usable(&self) -> u8 {
+        if self.faulty(Fault::UseDeadPaths) {
+            return PathSet::first(self.path_count).0;
+        }
         match (self.paths_that(|path| path.health == Health::Good { asked: false }), self.good()) {
             (0, 0) => PathSet::first(self.path_count).0,
             (0, good) => good,
@@ -130,10 +133,18 @@ impl Link {
         inside.min_by_key(|&path| self.paths[path].expected_delay())
     }
 
-    /// The path for a frame without records.
+    /// The path for a frame without records: the one that it speaks of, by which something came just
+    /// now. Whether the quickest one is still there nobody here may have noticed, with nothing under way
+    /// to miss its answer: then every path seems dead to the peer, not only that one.
     pub(super) fn path_for_word(&self) -> usize {
         if self.path_count == 1 {
             return 0;
+        }
+        let (told, good) = (self.path_to_acknowledge(), self.good());
+        if let Some(path) = told.filter(|path| good == 0 || good >> path & 1 != 0)
+            && !self.faulty(Fault::AnswerByQuickest)
+        {
+            return path;
         }
         self.soonest(self.usable()).expect("some path is usable")
     }
@@ -148,15 +159,25 @@ impl Link {
         if self.path_count == 1 {
             return (tried == 0 && open(0)).then_some(0);
         }
-        let usable = self.usable();
-        let mut set = (usable | self.good() | self.out.probe.map_or(0, |path| 1 << path)) & !tried;
+        let (usable, good) = (self.usable(), self.good());
+        // A suspect path carries none as long as any is good.
+        let mut set = (usable | good) & !tried;
         for path in 0..self.path_count {
             if set >> path & 1 != 0 && !open(path) {
                 set &= !(1 << path);
             }
         }
+        // When none is good they are tried in turn, and the quickest of before may be the dead one.
+        if let Some(next) = self.out.probe.map(usize::from)
+            && good == 0
+            && set >> next & 1 != 0
+            && !self.faulty(Fault::AnswerByQuickest)
+        {
+            return Some(next);
+        }
         // One that is asked is for the bindings that want no other.
-        self.soonest(set & usable).or_else(|| self.soonest(set))
+        let sure = set & usable;
+        self.soonest(if sure != 0 { sure } else { set })
     }
 
     /// Nothing comes back from a path: something is `lost`, or nothing was sent yet.
@@ -192,19 +213,24 @@ impl Link {
                 self.counters.paths_found += 1;
                 self.find_reach();
             }
-            Health::Good { asked } => {
-                entry.health = Health::Good { asked: false };
-                if asked {
-                    self.find_reach();
+            Health::Good { asked: false } => {}
+            Health::Good { asked: true } => {
+                // What nobody had to tell of is told late: what left before it was asked is no answer.
+                let answered = entry.carried_at.after_nanos(entry.timeout(&self.config));
+                if answered.max(entry.carried_at + self.config.keep_alive) <= now {
+                    return;
                 }
+                entry.health = Health::Good { asked: false };
+                self.find_reach();
             }
         }
-        self.probe_later(now, path);
+        self.probe_later(self.paths[path].carried_at, path);
     }
 
-    fn probe_later(&mut self, now: Instant, path: usize) {
+    /// A path is asked when nothing of what left since then has come out for the keep-alive time.
+    fn probe_later(&mut self, carried: Instant, path: usize) {
         if self.path_count > 1 {
-            self.paths[path].probe_at = Some(now + self.config.keep_alive);
+            self.paths[path].probe_at = Some(carried + self.config.keep_alive);
         }
     }
 
@@ -371,7 +397,10 @@ impl Link {
         }
         entry.depart(now);
         self.counters.probes_sent += 1;
-        self.acknowledgement_left();
+        // What it says of other paths may not arrive by one that carries nothing.
+        if self.usable() >> path & 1 != 0 {
+            self.acknowledgement_left();
+        }
         Some(Transmit { path: path_id(path), len: writer.finish() })
     }
 }

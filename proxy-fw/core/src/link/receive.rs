@@ -158,7 +158,7 @@ impl Link {
 
     /// The path that the next acknowledgement speaks of: one that must be spoken of now, or the
     /// one that waits for longest, or the one that a frame came by last.
-    fn path_to_acknowledge(&self) -> Option<usize> {
+    pub(super) fn path_to_acknowledge(&self) -> Option<usize> {
         if self.path_count == 1 {
             return Some(0);
         }

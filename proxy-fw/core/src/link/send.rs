@@ -230,7 +230,8 @@ impl Link {
             return Err(SendError::Full);
         }
         self.out.sidebands |= 1 << channel.index;
-        if record.flushes() {
+        let keeps = record == Sideband::PerstAssert && self.faulty(Fault::KeepQueueAtPerst);
+        if record.flushes() && !keeps {
             self.drop_unsent(channel);
         }
         Ok(())

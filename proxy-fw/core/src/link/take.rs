@@ -116,7 +116,8 @@ impl Link {
     fn take_sideband(&mut self, channel: ChannelId, sideband: Sideband) {
         let ordinal = self.inbox.next_ordinal();
         self.counters.sideband_received += 1;
-        if sideband.flushes() {
+        let keeps = sideband == Sideband::PerstAssert && self.faulty(Fault::KeepQueueAtPerst);
+        if sideband.flushes() && !keeps {
             self.drop_stored(channel);
             self.drop_unsent(channel);
         }

@@ -88,11 +88,12 @@ impl Link {
         if records && end == self.flight.next() {
             end = self.write_new(now, path, header.packet, &mut writer, stamps);
         }
-        let records = end.wrapping_sub(header.sequence);
-        if records == 0 && !self.is_ack_due() {
+        let count = end.wrapping_sub(header.sequence);
+        // A word may have another path than records.
+        if count == 0 && (records || !self.is_ack_due()) {
             return None;
         }
-        self.departed(now, path, records);
+        self.departed(now, path, count);
         let len = writer.finish();
         if len > frame {
             self.paths[path].raise = Raise::Tried(header.packet);

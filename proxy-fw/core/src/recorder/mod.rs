@@ -323,7 +323,9 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     pub(crate) fn sent_frame(&mut self, now: Instant, peer: NodeId, from_host: bool, bytes: &[u8]) {
-        let frame = Frame::new_checked(bytes).expect("this end makes right frames");
+        let Ok(frame) = Frame::new_checked(bytes) else {
+            unreachable!("this end makes right frames")
+        };
         self.frame(now, peer, false, from_host, &frame);
     }
 

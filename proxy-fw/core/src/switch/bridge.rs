@@ -113,6 +113,12 @@ impl MemoryClaim {
         Self { memory: open(decoded.memory), prefetchable: open(decoded.prefetchable) }
     }
 
+    /// Whether it holds any address.
+    pub(crate) fn is_some(&self) -> bool {
+        let any = |(base, limit): (u64, u64)| base <= limit;
+        any(self.memory) || any(self.prefetchable)
+    }
+
     /// Holds what either holds, and what is between.
     pub(crate) fn hull(self, other: &Self) -> Self {
         let both = |a: (u64, u64), b: (u64, u64)| (a.0.min(b.0), a.1.max(b.1));

@@ -142,7 +142,8 @@ impl Bridge {
             return;
         }
         self.log(bit, tlp);
-        if !self.config.any(aer::UNCORRECTABLE_MASK, bit) && self.may_report(bit) {
+        // The uncorrectable error's mask is for the log alone (figure 6-2).
+        if self.may_report(bit) {
             self.send(Severity::Correctable);
         }
     }
@@ -179,7 +180,14 @@ impl Bridge {
         let first = self.config.get(aer::CONTROL) & aer::FIRST_ERROR;
         let logged = self.config.any(aer::UNCORRECTABLE_STATUS, 1 << first);
         self.config.set(aer::UNCORRECTABLE_STATUS, bit);
-        if logged || self.config.any(aer::UNCORRECTABLE_MASK, bit) {
+        if logged {
+            return;
+        }
+        if self.config.any(aer::UNCORRECTABLE_MASK, bit) {
+            // A pointer that was over does not point to this one now. Bit 0 is no error's.
+            if 1 << first == bit {
+                self.config.put(aer::CONTROL, aer::FIRST_ERROR, 0);
+            }
             return;
         }
         self.config.put(aer::CONTROL, aer::FIRST_ERROR, bit.trailing_zeros());
@@ -266,6 +274,18 @@ mod tests {
     }
 
     #[test]
+    fn an_advisory_error_is_sent_also_if_its_uncorrectable_bit_is_masked() {
+        let mut bridge = bridge();
+        bridge.write(express::DEVICE_CONTROL, 0xf, 0x1);
+        bridge.write(aer::CORRECTABLE_MASK, 0, 0xf);
+        bridge.write(aer::UNCORRECTABLE_MASK, aer::UNSUPPORTED, 0xf);
+        bridge.report(PortError::UnsupportedRequest, true, Some(&TLP));
+        assert_eq!(bridge.config.get(aer::UNCORRECTABLE_STATUS), aer::UNSUPPORTED);
+        assert_eq!(bridge.config.get(aer::HEADER_LOG), 0);
+        assert!(bridge.unsent.errors.contains(Severity::Correctable));
+    }
+
+    #[test]
     fn the_first_error_keeps_the_log_until_it_is_cleared() {
         let mut bridge = bridge();
         let other = [0x40, 0, 0, 1, 0, 0, 0, 0xf, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -275,6 +295,22 @@ mod tests {
         assert_eq!(bridge.config.get(aer::CONTROL) & aer::FIRST_ERROR, 21);
         bridge.write(aer::UNCORRECTABLE_STATUS, aer::ACS_VIOLATION, 0xf);
         bridge.report(PortError::UnsupportedRequest, false, Some(&other));
+        assert_eq!(bridge.config.get(aer::HEADER_LOG), 0x4000_0001);
+    }
+
+    /// A pointer whose error was cleared is over, also when the same error comes again masked.
+    #[test]
+    fn a_masked_error_brings_no_old_pointer_back() {
+        let mut bridge = bridge();
+        let other = [0x40, 0, 0, 1, 0, 0, 0, 0xf, 0, 0, 0, 0, 0, 0, 0, 0];
+        bridge.report(PortError::UnsupportedRequest, false, Some(&TLP));
+        bridge.write(aer::UNCORRECTABLE_STATUS, aer::UNSUPPORTED, 0xf);
+        bridge.write(aer::UNCORRECTABLE_MASK, aer::UNSUPPORTED, 0xf);
+        bridge.report(PortError::UnsupportedRequest, false, Some(&other));
+        assert_eq!(bridge.config.get(aer::UNCORRECTABLE_STATUS), aer::UNSUPPORTED);
+        assert_eq!(bridge.config.get(aer::HEADER_LOG), 1, "what is masked is not logged");
+        bridge.report(PortError::AcsViolation, false, Some(&other));
+        assert_eq!(bridge.config.get(aer::CONTROL) & aer::FIRST_ERROR, 21);
         assert_eq!(bridge.config.get(aer::HEADER_LOG), 0x4000_0001);
     }
 

@@ -6,6 +6,7 @@ use super::downstream::{Space, received_abort};
 use super::sink::TlpSink;
 use super::verdict::{Cause, Counted, DownstreamVerdict, PortError, UpstreamVerdict as Verdict};
 use super::{Refusal, VirtualSwitch, Who};
+use crate::canaries::{Canary, planted};
 use crate::time::Instant;
 use tlp_codec::ids::PortId;
 use tlp_codec::tlp::{AddressType, Class, MsgCode, MsgRouting, Packet, TlpType};
@@ -151,7 +152,9 @@ impl VirtualSwitch {
             return Err(who.refuses(Cause::OwnWindow));
         }
         if let Some(peer) = self.port_of_address(space, address) {
-            if bridge.decoded.controls_access(acs::REQUEST_REDIRECT) {
+            if bridge.decoded.controls_access(acs::REQUEST_REDIRECT)
+                && !planted(Canary::IgnoreRequestRedirect)
+            {
                 return self.to_root(packet);
             }
             return self.to_peer(peer, packet);
@@ -190,7 +193,8 @@ impl VirtualSwitch {
         }
         // Completions with relaxed ordering are not redirected (section 6.12.1.1).
         let redirect = self.port(port).bridge.decoded.controls_access(acs::COMPLETION_REDIRECT)
-            && !packet.attributes().relaxed_ordering;
+            && !packet.attributes().relaxed_ordering
+            && !planted(Canary::IgnoreCompletionRedirect);
         let bus = packet.requester().bus().get();
         let verdict = self.by_id(port, bus, redirect, Cause::UnexpectedCompletion, packet)?;
         if let (Some(bit), Verdict::ToRoot) = (aborted, verdict) {

@@ -283,6 +283,18 @@ fn a_function_that_asks_for_much_leaves_the_other_its_turn() {
     assert!(answered <= 2, "{answered} of the first one's came before");
 }
 
+/// What a card keeps of room for answers is less than one read of a page may need.
+#[test]
+fn a_function_whose_answers_have_too_little_room_holds_up_no_other() {
+    let mut world = two_functions(true);
+    world.device.out.push_back(emit(&Repr::new(mem_read(function(0), 1, 0x2000, 1024))));
+    world.turn();
+    world.device.out.push_back(emit(&Repr::new(mem_read(function(1), 1, 0x3000, 1))));
+    world.turn();
+    let requesters: Vec<Bdf> = world.to_root.iter().map(|tlp| requester_of(tlp)).collect();
+    assert_eq!(requesters, [function(0), function(1)]);
+}
+
 fn requester_of(tlp: &[u8]) -> Bdf {
     Packet::new_checked(tlp).unwrap().requester()
 }

@@ -4,7 +4,7 @@
 use crate::world::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proxy_core::control::{PortState, Reply, Request, SlotState};
+use proxy_core::control::{FromProxy, OperationId, PortState, Reply, Request, SlotState, Term};
 use proxy_core::limits::{MAX_FRAME, TLP_BUFFER};
 use proxy_core::link::{ChannelId, ClassSet, Link, LinkConfig, LinkState, TlpMeta};
 use proxy_core::role::Role;
@@ -283,6 +283,16 @@ impl Liar {
         panic!("the link does not open");
     }
 
+    /// Lets time go by, in which it keeps its link.
+    fn waits(&mut self, world: &mut World, time: Duration) {
+        let step = Duration::from_millis(20);
+        for _ in 0..time.as_millis() / step.as_millis() {
+            world.run(step);
+            self.link.handle_timeout(world.now);
+            self.turn(world);
+        }
+    }
+
     fn say(&mut self, world: &mut World, lie: &Lie) {
         // What the link itself refuses to send (no TLP's size) is no record.
         let _ = match lie {
@@ -303,7 +313,17 @@ impl Liar {
 
 /// The device lent to a host that is a liar.
 fn lent_to_a_liar() -> (World, Liar) {
+    lends_to_a_liar(World::new())
+}
+
+/// The same of the first function of a device of two.
+fn half_lent_to_a_liar() -> (World, Liar) {
     let mut world = World::new();
+    world.device = Registers::with_functions(2, true);
+    lends_to_a_liar(world)
+}
+
+fn lends_to_a_liar(mut world: World) -> (World, Liar) {
     world.insert();
     world.cut = true;
     let mut liar = Liar::new(true);
@@ -365,6 +385,57 @@ fn perst_ends_with_the_binding_of_the_host_that_holds_it() {
     let released = world.ask_box(Request::UnbindSlot(key(1)));
     assert_eq!(released, Ok(Reply::Slot(SlotState::Free)));
     assert!(!world.device.perst);
+}
+
+fn second() -> BindingKey {
+    BindingKey { function: SlotFunction::new(1).unwrap(), ..key(1) }
+}
+
+fn state_of_second(world: &World) -> SlotState {
+    world.boxes.inventory().find(|e| e.function == second().function).unwrap().state
+}
+
+/// It answers nothing meanwhile, which is not its fault.
+#[test]
+fn a_host_that_holds_perst_puts_no_other_function_into_quarantine() {
+    let (mut world, mut liar) = half_lent_to_a_liar();
+    liar.say(&mut world, &Lie::Sideband(Sideband::PerstAssert));
+    liar.waits(&mut world, Duration::from_secs(10));
+    assert_eq!(state_of_second(&world), SlotState::Free);
+    liar.say(&mut world, &Lie::Sideband(Sideband::PerstDeassert));
+    liar.waits(&mut world, Duration::from_secs(1));
+    assert_eq!(state_of_second(&world), SlotState::Free);
+    let binding = slot_binding(second());
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+    // One that is given back while it is in reset is ready when that is over.
+    liar.say(&mut world, &Lie::Sideband(Sideband::PerstAssert));
+    // Asked again it is answered again.
+    for _ in 0..2 {
+        let released = world.ask_box(Request::UnbindSlot(second()));
+        assert_eq!(released, Ok(Reply::Slot(SlotState::Releasing)));
+    }
+    liar.waits(&mut world, Duration::from_secs(10));
+    liar.say(&mut world, &Lie::Sideband(Sideband::PerstDeassert));
+    liar.waits(&mut world, Duration::from_secs(1));
+    assert_eq!(state_of_second(&world), SlotState::Free);
+}
+
+#[test]
+fn a_host_that_resets_again_and_again_keeps_nobody_waiting_for_an_answer() {
+    let (mut world, mut liar) = half_lent_to_a_liar();
+    let binding = slot_binding(second());
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+    let id = OperationId(u64::MAX);
+    world.boxes.handle_control(world.now, id, Term(1), &Request::UnbindSlot(second()));
+    for _ in 0..40 {
+        world.run(Duration::from_millis(50));
+        liar.say(&mut world, &Lie::Sideband(Sideband::HotReset));
+    }
+    let releasing = Ok(Reply::Slot(SlotState::Releasing));
+    let answer = FromProxy::Response { id, result: releasing };
+    assert!(world.box_messages.contains(&answer));
+    world.run(Duration::from_secs(2));
+    assert_eq!(state_of_second(&world), SlotState::Free);
 }
 
 #[test]

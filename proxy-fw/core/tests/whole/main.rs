@@ -10,6 +10,7 @@ mod ends;
 mod enumeration;
 mod functions;
 mod hostile;
+mod hung;
 mod joining;
 mod managed;
 mod must_pass;

@@ -3,17 +3,15 @@ use proxy_core::control::{CONTROL_VERSION, RoleKind};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream as Blocking};
 use tokio::io::duplex;
+use tokio::time::sleep;
 
 /// Longest that anything is waited for.
 const BOUND: Duration = Duration::from_secs(60);
 
 type Ends = (blocking::Receiver<Inbound>, mpsc::Sender<Said>);
 
-/// A client of the manager at an address, and the data plane's ends of it.
-fn client(manager: String, silence: Duration) -> (Client, Ends) {
-    let (to_plane, inbound) = blocking::sync_channel(QUEUE);
-    let (outbound, from_plane) = mpsc::channel(QUEUE);
-    let hello = Hello {
+fn hello() -> Hello {
+    Hello {
         version: CONTROL_VERSION,
         name: "box1".try_into().unwrap(),
         role: RoleKind::Box { slots: 1 },
@@ -22,7 +20,14 @@ fn client(manager: String, silence: Duration) -> (Client, Ends) {
         paths: Default::default(),
         mtu: 1500,
         term: Term(0),
-    };
+    }
+}
+
+/// A client of the manager at an address, and the data plane's ends of it.
+fn client(manager: String, silence: Duration) -> (Client, Ends) {
+    let (to_plane, inbound) = blocking::sync_channel(QUEUE);
+    let (outbound, from_plane) = mpsc::channel(QUEUE);
+    let hello = hello();
     let client = Client { manager, hello, to_plane, from_plane, connection: 0, silence };
     (client, (inbound, outbound))
 }
@@ -131,4 +136,67 @@ async fn an_address_that_does_not_answer_keeps_nobody_from_the_next() {
     let next = listener.local_addr().unwrap();
     let stream = connect_to_one([address, next].into_iter(), BOUND.min(soon * 20)).await.unwrap();
     assert_eq!(stream.peer_addr().unwrap(), next);
+}
+
+/// A data plane that has no room for answers takes no requests.
+#[tokio::test(start_paused = true)]
+async fn what_is_said_goes_on_its_way_while_a_request_waits() {
+    let (mut client, (inbound, outbound)) = client(String::new(), SILENCE_BOUND);
+    let (mut manager, stream) = duplex(1 << 20);
+    let (id, term) = (OperationId(1), Term(1));
+    let body = Request::ReadTable { from: 0 };
+    let ask = bytes(&ToProxy::Request { id, term, body });
+    for _ in 0..=QUEUE {
+        manager.write_all(&ask).await.unwrap();
+    }
+    let take = async {
+        // The queue is full, and one more waits.
+        sleep(Duration::from_millis(100)).await;
+        let hello = FromProxy::Hello(hello());
+        for _ in 0..QUEUE {
+            outbound.send((0, hello.clone())).await.unwrap();
+        }
+        let mut said = Vec::new();
+        for _ in 0..QUEUE {
+            while let Decoded::Incomplete = decode::<FromProxy>(&said).unwrap() {
+                manager.read_buf(&mut said).await.unwrap();
+            }
+            let Decoded::Message(_, used) = decode::<FromProxy>(&said).unwrap() else {
+                unreachable!()
+            };
+            said.drain(..used);
+        }
+        // All of them were asked, once there was room.
+        for _ in 0..=QUEUE {
+            sleep(Duration::from_millis(2)).await;
+            inbound.try_recv().unwrap();
+        }
+    };
+    tokio::select! {
+        _ = client.converse(stream, Vec::new()) => unreachable!("it goes on"),
+        () = take => {}
+    }
+}
+
+/// What it says while there is no manager keeps it from nothing.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_connection_is_told_though_both_queues_are_full() {
+    let (mut client, (inbound, outbound)) = client(String::new(), SILENCE_BOUND);
+    let (id, term, body) = (OperationId(1), Term(1), Request::ReadTable { from: 0 });
+    for _ in 0..QUEUE {
+        let request = Inbound::Request { id, term, body: body.clone() };
+        client.to_plane.try_send(request).unwrap();
+        outbound.try_send((0, FromProxy::Pong)).unwrap();
+    }
+    let take = async {
+        while outbound.capacity() == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        inbound.try_recv().unwrap();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        told = client.hand_over(Inbound::Lost, None::<&mut TcpStream>) => assert!(told.is_ok()),
+        () = take => {}
+    }
 }

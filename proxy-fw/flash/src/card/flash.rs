@@ -15,7 +15,7 @@ use probe_rs::{Core, MemoryInterface, Target};
 
 use super::algorithm::Loaded;
 use super::held::Held;
-use super::{jedec, lost, still, stopped};
+use super::{GOES_ON, jedec, lost, still, stopped};
 use crate::board::Board;
 use crate::failure::{Failure, Kind};
 use crate::probe::{ProbeName, told};
@@ -160,7 +160,7 @@ impl FlashFault {
                 .check("another flash than the board's may be fitted: `dxpu-flash info` has its ID"),
             Self::Interrupted => failure(Kind::Other).check("give the command again"),
             Self::LeftHalted => failure(Kind::Other)
-                .check("give the command again: what is written of an image is gone on with")
+                .check(format!("give the command again: {GOES_ON}"))
                 .check("`dxpu-flash reset` starts the card"),
             Self::Part(Fault::OutOfRange) | Self::NotAligned | Self::OutOfBounds => {
                 failure(Kind::Flash).check(
@@ -250,6 +250,12 @@ impl<'card> CardFlash<'card> {
     #[must_use]
     pub fn jedec_id(&self) -> [u8; 3] {
         self.id
+    }
+
+    /// Whether it was opened for writing, too.
+    #[must_use]
+    pub fn is_to_be_written(&self) -> bool {
+        self.loaded.is_some()
     }
 
     /// Compares bytes with what is there: the first address that differs.

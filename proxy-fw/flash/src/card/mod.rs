@@ -26,6 +26,10 @@ use reset::WholeReset;
 pub use scan::{Tap, scan};
 pub use stopped::or_left_halted;
 
+/// What the same command does once more.
+pub const GOES_ON: &str =
+    "writing goes on where it was; with --erase-all it begins anew: leave that out to go on";
+
 /// How long a core may take to halt.
 const HALT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -103,6 +107,19 @@ impl Card {
         let mut core = self.session.core(0).map_err(lose)?;
         self.was_halted = core.core_halted().map_err(lose)?;
         CardFlash::reading(core, self.was_halted, &board).map_err(|fault| fault.told(&probe))
+    }
+
+    /// As [`flash_to_read`](Self::flash_to_read); none where that cannot be now and may be after a
+    /// reset, such as of a program that was stopped while it used the flash.
+    ///
+    /// # Errors
+    ///
+    /// When the card does not answer any more.
+    pub fn flash_to_look(&mut self) -> Outcome<Option<CardFlash<'_>>> {
+        match self.flash_to_read() {
+            Err(failure) if failure.kind == Kind::Lost => Err(failure),
+            flash => Ok(flash.ok()),
+        }
     }
 
     /// The card's flash, to be written. The card is reset and halted, and stays so.
@@ -188,13 +205,12 @@ pub(crate) fn lost(probe: &ProbeName, what: &str, error: &dyn std::error::Error)
     let failure = match probe {
         ProbeName::Remote(address) => failure.check(format!(
             "does the simulated card at {address} still run? Start it again with the same flash \
-             and give the same command: it goes on where it was"
+             and give the same command: {GOES_ON}"
         )),
-        ProbeName::Usb(_) => failure.checks(&[
-            "do the card's power and the JTAG cable hold?",
-            "try a slower clock: --clock 1000",
-            "give the same command again: writing goes on where it was",
-        ]),
+        ProbeName::Usb(_) => failure
+            .check("do the card's power and the JTAG cable hold?")
+            .check("try a slower clock: --clock 1000")
+            .check(format!("give the same command again: {GOES_ON}")),
     };
     or_left_halted(failure)
 }

@@ -20,6 +20,7 @@ const AFTER: &str = "Exit codes:
   5  the image is one that the card would refuse
   6  the flash failed, or does not have what it should
   7  the connection was lost on the way; writing goes on where it was when it is done again
+     without --erase-all, which begins anew
 
 A card is first given everything at once:
   dxpu-flash write --erase-all --boot-loader boot --no-start fw-box.img
@@ -31,8 +32,8 @@ and later only `dxpu-flash write IMAGE`. docs/flash.md leads from the box to the
 #[command(name = "dxpu-flash", version, about, after_help = AFTER, max_term_width = 100)]
 pub struct Args {
     /// The probe: VID:PID or VID:PID:SERIAL on USB, or remote-bitbang:HOST:PORT; the only one on
-    /// USB if nothing is said
-    #[arg(long, global = true, env = "DXPU_PROBE", value_name = "PROBE")]
+    /// USB if nothing is said [env: DXPU_PROBE]
+    #[arg(long, global = true, value_name = "PROBE")]
     pub probe: Option<ProbeName>,
     /// The board, of those that the program knows; found by its IDCODE if nothing is said [env:
     /// DXPU_BOARD]
@@ -60,20 +61,28 @@ pub struct Args {
 }
 
 impl Args {
-    /// Takes the board from the environment, where the command line names none: there either may
-    /// be set while a command names the other one.
+    /// Takes the probe and the board from the environment, where the command line names none: a
+    /// variable that is empty says nothing, and of the board's two either may be set while a command
+    /// names the other one.
     ///
     /// # Errors
     ///
-    /// What is wrong with the name.
-    pub fn take_board_of(
+    /// What is wrong with a name.
+    pub fn take_environment(
         &mut self,
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Result<(), String> {
+        let of = |name| environment(name).filter(|value| !value.is_empty());
+        if self.probe.is_none()
+            && let Some(name) = of("DXPU_PROBE")
+        {
+            let name = name.to_string_lossy();
+            let probe = name.parse::<ProbeName>();
+            self.probe = Some(probe.map_err(|error| format!("DXPU_PROBE={name}: {error}"))?);
+        }
         if self.board.is_some() || self.board_file.is_some() {
             return Ok(());
         }
-        let of = |name| environment(name).filter(|value| !value.is_empty());
         self.board_file = of("DXPU_BOARD_FILE").map(PathBuf::from);
         if self.board_file.is_none()
             && let Some(name) = of("DXPU_BOARD")
@@ -202,7 +211,7 @@ pub enum Config {
         /// All settings from a file with a line KEY = VALUE for each, before those named here
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Leave the card halted instead of resetting it
+        /// Leave the card halted after a change, instead of resetting it
         #[arg(long)]
         no_start: bool,
     },
@@ -443,7 +452,7 @@ mod tests {
     ) -> Result<(Option<String>, Option<PathBuf>), String> {
         let mut args = parse(line).unwrap();
         let of = |name: &str| Some(set.iter().find(|variable| variable.0 == name)?.1.into());
-        args.take_board_of(of)?;
+        args.take_environment(of)?;
         Ok((args.board.map(|board| board.to_string()), args.board_file))
     }
 
@@ -460,6 +469,20 @@ mod tests {
         assert_eq!(board("--board-file g.yaml list", &both), file("g.yaml"));
         assert_eq!(board("list", &[("DXPU_BOARD_FILE", ""), both[1]]), named("litex"));
         assert!(board("list", &[("DXPU_BOARD", "No Board")]).unwrap_err().contains("DXPU_BOARD"));
+    }
+
+    #[test]
+    fn a_probe_is_named_by_the_command_line_or_else_by_the_environment() {
+        let probe = |line: &str, set: &str| {
+            let mut args = parse(line).unwrap();
+            args.take_environment(|name| (name == "DXPU_PROBE").then(|| set.into()))?;
+            Ok::<_, String>(args.probe.map(|probe| probe.to_string()))
+        };
+        let (one, other) = ("remote-bitbang:h:1", "remote-bitbang:h:2");
+        assert_eq!(probe("list", one), Ok(Some(one.to_owned())));
+        assert_eq!(probe(&format!("--probe {other} list"), one), Ok(Some(other.to_owned())));
+        assert_eq!(probe("list", ""), Ok(None));
+        assert!(probe("list", "usb").unwrap_err().starts_with("DXPU_PROBE=usb: "));
     }
 
     proptest! {

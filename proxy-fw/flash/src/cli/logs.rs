@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use card_image::PayloadCheck;
+use card_image::{Header, PayloadCheck, SlotId};
 
 use super::args::{Level, Log, Uart};
 use super::output::line;
-use super::write::headers;
+use super::write::{InSlots, headers};
 use super::{Bench, read_program};
 use crate::card::Card;
 use crate::failure::{Failure, Kind, Outcome};
@@ -27,15 +27,18 @@ pub(super) fn log(bench: &Bench, said: &Log) -> Outcome<()> {
         Some(Uart::Tcp(address)) => Box::new(TcpSource::connect(*address)?),
         None => {
             let mut card = bench.card()?;
-            let has_build = has_build(&mut card, &elf)?;
+            let build = find_build(&mut card, &elf)?;
             // What stands still says nothing.
             bench.tell_halted(&card);
-            if !has_build {
+            let Some(build) = build else {
                 let what = format!("{} is not what is on the card", said.elf.display());
                 return Err(Failure::new(Kind::Image, what).checks(&[
                     "give the ELF file that the card's image was built of: its log is numbers that only that file explains",
                     "`dxpu-flash info` shows what is on the card",
                 ]));
+            };
+            if let Some(told) = build.not_started().filter(|_| !bench.args.json) {
+                eprintln!("dxpu-flash: {told}");
             }
             Box::new(RttSource::attach(card, &elf)?)
         }
@@ -112,18 +115,39 @@ fn near(place: &str) -> &str {
     from_here.unwrap_or(place)
 }
 
-/// Whether one of the card's slots has the image of this ELF file.
-fn has_build(card: &mut Card, elf: &[u8]) -> Outcome<bool> {
+/// Where on the card the image of an ELF file is.
+struct Build {
+    slots: Vec<SlotId>,
+    /// The slot that is started, where that is recorded.
+    started: Option<SlotId>,
+}
+
+impl Build {
+    /// What to tell where only the slot that is not started has it: its numbers may explain another
+    /// image's log wrong. Which image runs is not known for sure: a reset may have come between.
+    fn not_started(&self) -> Option<String> {
+        let started = self.started.filter(|slot| !self.slots.contains(slot))?;
+        let slot = started.other();
+        Some(format!(
+            "this is slot {slot}'s image; slot {started} is the one that is started, and where that one \
+             runs its log is explained wrong: give its ELF file"
+        ))
+    }
+}
+
+/// Looks for the image of an ELF file in the card's slots. None: neither has it.
+fn find_build(card: &mut Card, elf: &[u8]) -> Outcome<Option<Build>> {
     let program = from_elf(elf)
         .map_err(|error| Failure::new(Kind::Input, format!("the ELF file: {error}")))?;
-    for (_, header) in headers(card)?.there {
+    let InSlots { next, there, .. } = headers(card)?;
+    let has_it = |header: &Header| {
         let mut payload = PayloadCheck::new();
         payload.update(&program.payload);
-        if payload.finish(&header).is_ok() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+        payload.finish(header).is_ok()
+    };
+    let slots: Vec<SlotId> =
+        there.iter().filter(|(_, header)| has_it(header)).map(|(slot, _)| *slot).collect();
+    Ok((!slots.is_empty()).then_some(Build { slots, started: next }))
 }
 
 #[cfg(test)]
@@ -133,6 +157,17 @@ mod tests {
     fn said(level: Option<&str>) -> Line {
         let level = level.map(str::to_owned);
         Line { time: Some("12".into()), level, text: "up".into(), place: Some("a.rs:3".into()) }
+    }
+
+    #[test]
+    fn an_image_that_is_not_started_is_told() {
+        use SlotId::{A, B};
+        let told = |slots: &[SlotId], started| Build { slots: slots.into(), started }.not_started();
+        let words = told(&[A], Some(B)).unwrap();
+        assert!(words.starts_with("this is slot a's image; slot b is the one that is started"));
+        for (slots, started) in [(&[A][..], Some(A)), (&[A, B], Some(B)), (&[B], None)] {
+            assert_eq!(told(slots, started), None, "{slots:?} {started:?}");
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn run(mut args: Args) -> Outcome<()> {
     if let Some(filter) = &args.probe_log {
         start_log(filter)?;
     }
-    args.take_board_of(|name| std::env::var_os(name))
+    args.take_environment(|name| std::env::var_os(name))
         .map_err(|error| Failure::new(Kind::Input, error))?;
     let out = Output::new(args.json);
     let command = std::mem::replace(&mut args.command, Command::List);

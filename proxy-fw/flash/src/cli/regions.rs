@@ -18,6 +18,9 @@ use crate::probe::ProbeName;
 /// Bytes that are read between two steps of the bar.
 const STEP: usize = 16 << 10;
 
+/// Bytes without anything in them that tell of a region that is blank.
+const BLANK: usize = 256;
+
 /// All regions of a layout.
 pub(super) fn all(layout: &Layout) -> [Region; 5] {
     let [a, b] = layout.slots();
@@ -49,6 +52,11 @@ pub(super) fn difference(
     }
     bar.finish_and_clear();
     Ok(None)
+}
+
+/// Whether there is nothing at the beginning of a region.
+pub(super) fn begins_blank(flash: &mut CardFlash<'_>, region: Region) -> Result<bool, FlashFault> {
+    Ok(flash.difference(region.start, &[0xff; BLANK])?.is_none())
 }
 
 pub(super) fn read(bench: &Bench, said: &Read) -> Outcome<()> {

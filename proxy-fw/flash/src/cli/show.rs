@@ -18,9 +18,6 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::image::whole;
 use crate::probe::{ProbeName, none_connected, on_usb};
 
-/// Bytes without anything in them that tell of a region that is blank.
-const BLANK: usize = 256;
-
 /// A probe, and what it finds.
 #[derive(Debug, Serialize)]
 struct ProbeView {
@@ -250,12 +247,12 @@ fn difference(bench: &Bench, card: &mut Card, at: u32, bytes: &[u8]) -> Outcome<
 
 /// What is there instead of a boot loader, which differs at an address.
 fn other_boot_loader(path: &Path, card: &mut Card, differs: u32) -> Outcome<Failure> {
-    let (start, probe) = (card.board.layout.boot_loader().start, card.probe.clone());
+    let (region, probe) = (card.board.layout.boot_loader(), card.probe.clone());
     let mut flash = card.flash_to_read()?;
-    let blank = flash.difference(start, &[0xff; BLANK]).map_err(|fault| fault.told(&probe))?;
+    let blank = regions::begins_blank(&mut flash, region).map_err(|fault| fault.told(&probe))?;
     let what = match blank {
-        None => "no boot loader is there: its place is blank".to_owned(),
-        Some(_) => format!(
+        true => "no boot loader is there: its place is blank".to_owned(),
+        false => format!(
             "another boot loader is there than {}, or a part of it: it differs at {differs:#x}",
             path.display()
         ),

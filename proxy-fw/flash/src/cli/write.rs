@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use card_image::{
-    AntiDowngrade, Begun, BootStore, Header, Refusal, Region, Requirements, Role, SecurityVersion,
-    SlotId, StoreError,
+    AntiDowngrade, Begun, BootState, BootStore, Header, Look, Refusal, Region, Role,
+    SecurityVersion, SlotId, StoreError, TrustedKey,
 };
 use embedded_storage::nor_flash::NorFlash;
 use serde::Serialize;
@@ -23,12 +23,16 @@ use crate::probe::ProbeName;
 /// Bytes that are written between two steps of the bar.
 const STEP: usize = 4096;
 
+/// What is said of a card that nothing starts on.
+const NO_BOOT_LOADER: &str = "none is on the card, which starts nothing: write one with \
+                              `dxpu-flash write --boot-loader FILE`";
+
 /// What was done.
 #[derive(Debug, Default, Serialize)]
 struct Written {
     board: String,
     erased: bool,
-    /// Whether the boot loader was written, or was there already.
+    /// Whether the boot loader was written, was there already, or there is none.
     boot_loader: Option<&'static str>,
     slot: Option<String>,
     /// Bytes of the image that were there already, from a write that was interrupted.
@@ -50,7 +54,7 @@ pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
     let boot_loader = said.boot_loader.as_deref().map(read_program).transpose()?;
     let mut card = bench.card()?;
     if let Some(image) = &image {
-        check_image(bench, &mut card, image, said.erase_all)?;
+        check_image(bench, &card.board, image, said.erase_all)?;
     }
     let boot_loader = match (&said.boot_loader, boot_loader) {
         (Some(path), Some(bytes)) => Some(in_flash(path, bytes, &card.board)?),
@@ -58,7 +62,9 @@ pub(super) fn write(bench: &Bench, said: &Write) -> Outcome<()> {
     };
     let mut written = Written { board: card.board.name.to_string(), ..Written::default() };
     let jobs = Jobs { bench, said, image, boot_loader };
-    jobs.run(&mut card, &mut written)?;
+    // A card that does not take the image goes on as it was.
+    let seen = jobs.look(&mut card)?;
+    jobs.run(&mut card, seen, &mut written)?;
     finish(&mut card, said.no_start, &mut written)?;
     bench.out.print(&written, text)
 }
@@ -71,8 +77,35 @@ struct Jobs<'a> {
     boot_loader: Option<Vec<u8>>,
 }
 
+/// What was seen in a card's slots. It takes a while: where the boot state is the same, so are they.
+struct Seen {
+    state: BootState,
+    look: Look,
+}
+
+/// Where an image goes on a card that takes it.
+struct Place {
+    slot: SlotId,
+    keys: Vec<TrustedKey>,
+    policy: AntiDowngrade,
+    store: BootStore,
+    seen: Seen,
+}
+
 impl Jobs<'_> {
-    fn run(&self, card: &mut Card, written: &mut Written) -> Outcome<()> {
+    /// Looks whether the card takes the image, where it has something that may speak against it and
+    /// can be looked at: else that is seen when it was reset.
+    fn look(&self, card: &mut Card) -> Outcome<Option<Seen>> {
+        let Some(image) = self.image.as_ref().filter(|_| !self.said.erase_all) else {
+            return Ok(None);
+        };
+        let (board, probe) = (card.board.clone(), card.probe.clone());
+        let Some(mut flash) = card.flash_to_look()? else { return Ok(None) };
+        let place = self.place(&mut flash, (&board, &probe), image, None)?;
+        Ok(Some(place.seen))
+    }
+
+    fn run(&self, card: &mut Card, seen: Option<Seen>, written: &mut Written) -> Outcome<()> {
         let out = self.bench.out;
         let (board, probe) = (card.board.clone(), card.probe.clone());
         let mut flash = card.flash_to_write()?;
@@ -81,22 +114,60 @@ impl Jobs<'_> {
             regions::erase_regions(&mut flash, &board.layout, &all, &probe, out)?;
             written.erased = true;
         }
+        let image = self.image.as_ref();
+        let placed =
+            image.map(|image| Ok((image, self.place(&mut flash, (&board, &probe), image, seen)?)));
+        let placed = placed.transpose()?;
+        let region = board.layout.boot_loader();
         if let Some(bytes) = &self.boot_loader {
-            let region = board.layout.boot_loader();
             let job = Job { flash: &mut flash, probe: &probe, out };
             written.boot_loader = Some(write_boot_loader(job, region, bytes)?);
+        } else if regions::begins_blank(&mut flash, region).map_err(|fault| fault.told(&probe))? {
+            written.boot_loader = Some(NO_BOOT_LOADER);
         }
-        if let Some(image) = &self.image {
-            // As they are now: where all was erased, they say nothing any more.
-            let settings = config::text(&mut flash, &board, &probe)?;
-            config::starts_with(image.role, settings.as_deref())?;
-            let policy = Policy::of(&settings.unwrap_or_default());
-            let keys = self.bench.keys(Some(&board), &policy)?;
-            let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
+        if let Some((image, place)) = placed {
             let job = Job { flash: &mut flash, probe: &probe, out };
-            write_image(job, &board, &requirements, image, self.said.slot, written)?;
+            write_image(job, &board, place, image, written)?;
         }
         Ok(())
+    }
+
+    /// Where an image goes: the card takes it, by its settings and its slots as they are. Nothing is
+    /// written but, where the flash can be, what was found in slots of which nothing is recorded.
+    fn place(
+        &self,
+        flash: &mut CardFlash<'_>,
+        (board, probe): (&Board, &ProbeName),
+        image: &Wanted,
+        seen: Option<Seen>,
+    ) -> Outcome<Place> {
+        let told = |error: StoreError<FlashFault>| store_failure(error, probe, &image.path);
+        let settings = config::text(flash, board, probe)?;
+        let policy = Policy::of(settings.as_deref().unwrap_or_default());
+        let keys = self.bench.keys(Some(board), &policy)?;
+        let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
+        let mut store = open_store(flash, board, probe)?;
+        let room = board.layout.slots()[0].len;
+        let lowest = store.state().lowest_security;
+        let header = Header::check_image(&image.bytes, &requirements, room, lowest)
+            .map_err(|refusal| refused(&image.path, refusal))?;
+        config::starts_with(image.role, settings.as_deref())?;
+        if flash.is_to_be_written() {
+            store.record_found(flash, &requirements).map_err(told)?;
+        }
+        let state = *store.state();
+        let look = match seen.filter(|seen| seen.state == state) {
+            Some(seen) => seen.look,
+            None => store.look(flash, &requirements).map_err(|fault| fault.told(probe))?,
+        };
+        // One that the boot loader does not start: a cut leaves the card what it had.
+        let other = || look.next.map_or(SlotId::A, SlotId::other);
+        let slot = self.said.slot.unwrap_or_else(other);
+        if !store.may_take(&look, slot, header.id()) {
+            return Err(told(StoreError::LastGood(slot)));
+        }
+        let policy = policy.anti_downgrade;
+        Ok(Place { slot, keys, policy, store, seen: Seen { state, look } })
     }
 }
 
@@ -124,6 +195,8 @@ fn text(written: &Written) -> String {
             .push(format!("slot {slot}: version {version}, verified, to be started next{resumed}"));
     }
     lines.push(match written.started {
+        // There is nothing that starts.
+        true if written.boot_loader == Some(NO_BOOT_LOADER) => format!("{}: reset", written.board),
         true => {
             format!("{}: reset; `dxpu-flash log --elf FILE` shows how it starts", written.board)
         }
@@ -138,34 +211,26 @@ fn wanted(path: &Path) -> Outcome<Wanted> {
     Ok(Wanted { path: path.to_owned(), bytes, role })
 }
 
-/// Whether the card's boot loader will start it, as far as can be said without its boot state.
-/// Settings that are erased before it is written say nothing of it.
-fn check_image(bench: &Bench, card: &mut Card, image: &Wanted, erased: bool) -> Outcome<()> {
-    let (board, probe) = (card.board.clone(), card.probe.clone());
-    let slot = board.layout.slots()[0].len;
-    let check = |settings: &Policy| {
-        let keys = bench.keys(Some(&board), settings)?;
-        // How old it may be is looked at with the boot state.
-        let requirements = board.requirements(Role::Any, &keys, AntiDowngrade::Off);
-        let checked = Header::check_image(&image.bytes, &requirements, slot, SecurityVersion(0));
-        Ok(checked.map(drop))
-    };
-    let mut checked = check(&Policy::default())?;
-    if matches!(checked, Err(Refusal::UnknownKey(_))) && !erased {
-        checked = check(&config::policy(&mut card.flash_to_read()?, &board, &probe)?)?;
-    }
-    checked.map_err(|refusal| match refusal {
-        Refusal::OtherBoard(other) => {
+/// Whether a card of this board takes it, as far as can be said of a card that was erased. What one
+/// that was not has in its settings is looked at there: they may trust its key.
+fn check_image(bench: &Bench, board: &Board, image: &Wanted, erased: bool) -> Outcome<()> {
+    let room = board.layout.slots()[0].len;
+    let keys = bench.keys(Some(board), &Policy::default())?;
+    let requirements = board.requirements(Role::Any, &keys, AntiDowngrade::Off);
+    let checked = Header::check_image(&image.bytes, &requirements, room, SecurityVersion(0));
+    match checked.map(drop) {
+        Err(Refusal::OtherBoard(other)) => {
             let path = image.path.display();
             let what = format!("{path} is for the board {other}, the card is a {}", board.name);
-            Failure::new(Kind::Image, what)
+            Err(Failure::new(Kind::Image, what)
                 .check("use the image that was built for this board")
-                .check("is the probe at the card that is meant?")
+                .check("is the probe at the card that is meant?"))
         }
-        Refusal::UnknownKey(_) if erased => refused(&image.path, refusal)
-            .check("--erase-all takes the settings away, and the keys that they trust"),
-        refusal => refused(&image.path, refusal),
-    })
+        Err(refusal @ Refusal::UnknownKey(_)) if erased => Err(refused(&image.path, refusal)
+            .check("--erase-all takes the settings away, and the keys that they trust")),
+        Err(Refusal::UnknownKey(_)) => Ok(()),
+        checked => checked.map_err(|refusal| refused(&image.path, refusal)),
+    }
 }
 
 /// A boot loader's bytes as they are in flash: of an ELF file, or as they are. They are what starts
@@ -260,25 +325,15 @@ fn kept_badly(at: u32) -> Failure {
 fn write_image(
     job: Job<'_, '_>,
     board: &Board,
-    requirements: &Requirements<'_>,
+    place: Place,
     image: &Wanted,
-    slot: Option<SlotId>,
     written: &mut Written,
 ) -> Outcome<()> {
     let Job { flash, probe, out } = job;
     let told = |error: StoreError<FlashFault>| store_failure(error, probe, &image.path);
-    let mut store = open_store(flash, board, probe)?;
-    store.record_found(flash, requirements).map_err(told)?;
-    let look = store.look(flash, requirements).map_err(|fault| fault.told(probe))?;
-    // One that the boot loader does not start: a cut leaves the card what it had.
-    let slot = slot.unwrap_or_else(|| look.next.map_or(SlotId::A, SlotId::other));
-    if look.wrong[slot.index()].is_some() {
-        // Not for an image that is refused then.
-        let checked = Header::parse(&image.bytes).and_then(|header| {
-            let (room, lowest) = (board.layout.slot(slot).len, store.state().lowest_security);
-            header.check(requirements, room, lowest)
-        });
-        checked.map_err(|refusal| refused(&image.path, refusal))?;
+    let Place { slot, keys, policy, mut store, seen } = place;
+    let requirements = &board.requirements(Role::Any, &keys, policy);
+    if seen.look.wrong[slot.index()].is_some() {
         store.give_up(flash, slot).map_err(told)?;
     }
     let bytes = &image.bytes[..];

@@ -177,7 +177,7 @@ fn an_image_is_written_over_one_that_is_damaged() {
         store.adopt(&mut flash, slot, &requirements).unwrap();
         store.decide(&mut flash, &requirements);
         if slot == B {
-            store.report_healthy(&mut flash, B, AntiDowngrade::default()).unwrap();
+            store.report_healthy(&mut flash, B).unwrap();
         }
     }
     flash.0.flip(board.layout.slot(B).start + 1000, 1);
@@ -421,7 +421,7 @@ fn a_card_that_was_flashed_starts() {
     std::fs::write(&flash, card.stop().board.nor(0).cells()).unwrap();
     match emulated_console(&flash, "starting slot a: box") {
         Some(console) => assert!(console.contains("slot a is new, with 1 more start"), "{console}"),
-        None => println!("SKIPPED in part: qemu-system-riscv32 is not there"),
+        None => println!("SKIPPED: the part in QEMU: qemu-system-riscv32 is not there"),
     }
 }
 

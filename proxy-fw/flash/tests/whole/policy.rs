@@ -24,7 +24,7 @@ fn repaired(bench: &Bench) -> Card {
     let requirements = board.requirements(Role::Box, &board.keys, AntiDowngrade::default());
     let decision = store.decide(&mut flash, &requirements);
     assert!(matches!(&decision, Decision::Boot(boot) if boot.slot == SlotId::A), "{decision:?}");
-    store.report_healthy(&mut flash, SlotId::A, AntiDowngrade::default()).unwrap();
+    store.report_healthy(&mut flash, SlotId::A).unwrap();
     card.board.nor(0).preload(0, flash.0.cells());
     card
 }
@@ -60,6 +60,70 @@ fn an_older_image_is_for_cards_whose_settings_allow_it() {
     let said = run(&["verify"]);
     assert!(said.error.contains("dxpu-flash config set downgrade=allow"), "{}", said.error);
     said.failed(5, "slot b: the image has security version 0");
+}
+
+/// Neither its boot loader nor its program is touched for an image that it does not take.
+#[test]
+fn a_card_that_refuses_an_image_is_left_as_it_was() {
+    let bench = Bench::new();
+    let board = board();
+    let mut card = repaired(&bench);
+    let mut flash: Flash = nor_model::Direct(card.board.nor(0).clone());
+    let settings = format!("{SETTINGS}places = 20\n");
+    soc::settings::store(&mut flash, board.layout.config(), &settings).unwrap();
+    card.board.nor(0).preload(0, flash.0.cells());
+    let steps = card.board.nor(0).steps();
+    let card = SimCard::start(card);
+    let secure = |name| Label { security: SecurityVersion(2), ..label(name) };
+    bench.image("older.img", &label("1.0.0"), 3000);
+    bench.image("box.img", &secure("3.0.0"), 3000);
+    bench.image("host.img", &Label { role: Role::Host, ..secure("3.0.0") }, 3000);
+    std::fs::write(bench.path("boot"), [1; 5000]).unwrap();
+    for (image, code, words) in [
+        (&["older.img"][..], 5, "has security version 0, the card runs none below 2"),
+        (&["box.img"], 2, "places: a box has at most 16 slots, not 20"),
+        (&["host.img", "--slot", "a"], 5, "slot a has the only good image"),
+    ] {
+        let write = [&["write", "--boot-loader", "boot"], image].concat();
+        let said = bench.run(Some(card.address), &write);
+        assert!(!said.error.contains("may stand still"), "{}", said.error);
+        said.failed(code, words);
+        let info = bench.run(Some(card.address), &["info", "--json"]).fine().json();
+        assert_eq!(info["halted"], false, "{image:?}");
+    }
+    let mut card = card.stop();
+    assert_eq!(card.board.nor(0).steps(), steps, "the flash was left alone");
+}
+
+/// Slot a was healthy, and is older than what slot b has run since: the boot loader starts it no more.
+#[test]
+fn an_image_that_is_not_started_any_more_is_none_to_go_back_to() {
+    let bench = Bench::new();
+    let board = board();
+    let mut card = Card::new();
+    let mut flash: Flash = nor_model::Direct(card.board.nor(0).clone());
+    let requirements = board.requirements(Role::Box, &board.keys, AntiDowngrade::default());
+    let mut store = BootStore::open(&mut flash, board.layout).unwrap();
+    let secure = Label { security: SecurityVersion(2), ..label("2.0.0") };
+    for (slot, label) in [(SlotId::A, label("1.0.0")), (SlotId::B, secure)] {
+        let image = bench.image("old.img", &label, 3000);
+        flash.0.preload(board.layout.slot(slot).start, &image);
+        store.adopt(&mut flash, slot, &requirements).unwrap();
+        store.decide(&mut flash, &requirements);
+        store.report_healthy(&mut flash, slot).unwrap();
+    }
+    card.board.nor(0).preload(0, flash.0.cells());
+    let card = SimCard::start(card);
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    bench.image("next.img", &Label { version: label("3.0.0").version, ..secure }, 3000);
+    let said = run(&["write", "next.img", "--slot", "b"]);
+    assert!(said.error.contains("write the other slot: --slot a"), "{}", said.error);
+    said.failed(5, "slot b has the only good image");
+    // It is not given up for that: the settings may allow it.
+    let info = run(&["info", "--json"]).fine().json();
+    assert_eq!(info["slots"][0]["state"], "healthy", "{info}");
+    let wrote = run(&["write", "next.img", "--json"]).fine().json();
+    assert_eq!(wrote["slot"], "a", "{wrote}");
 }
 
 /// Signs an image with another key, whose public part in digits this gives.
@@ -140,6 +204,8 @@ fn places_that_an_image_cannot_have_are_refused() {
     said.failed(2, "places: a box has at most 16 slots, not 17");
     assert!(run(&["config", "get"]).fine().out.contains("places = 16"));
     // As a host it may have them.
-    run(&["write", "host.img", "--slot", "a", "--erase-all"]).fine();
+    let wrote = run(&["write", "host.img", "--slot", "a", "--erase-all"]).fine().out;
+    assert!(wrote.contains("boot loader: none is on the card, which starts nothing"), "{wrote}");
+    assert!(wrote.ends_with("qemu-virt: reset\n"), "{wrote}");
     run(&["config", "set", "name=host-1", "manager=10.0.0.1:7781", "places=32"]).fine();
 }

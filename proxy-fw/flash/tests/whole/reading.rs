@@ -171,7 +171,10 @@ fn who_interrupts_a_writing_is_told_how_the_card_is_left() {
     });
     let writing = || is_written.load(Ordering::Relaxed);
     let said = bench.interrupt("-INT", card.address, &["write", "large.img"], writing);
-    Said::new(said).failed(1, "it was interrupted; the card is left halted");
+    let said = Said::new(said);
+    let anew = "writing goes on where it was; with --erase-all it begins anew: leave that out";
+    assert!(said.error.contains(anew), "{}", said.error);
+    said.failed(1, "it was interrupted; the card is left halted");
     bench.run(Some(card.address), &["write", "large.img", "--no-start"]).fine();
     let mut card = card.stop();
     assert!(card.hart.is_halted());
@@ -252,6 +255,7 @@ fn a_program_that_never_leaves_the_flash_alone_is_told() {
 #[test]
 fn a_card_that_was_halted_while_it_used_its_flash_is_told() {
     let bench = Bench::new();
+    bench.image("good.img", &label("1.0.0"), 3000);
     let halted = |address, value| {
         let mut card = Card::new();
         card.board.write(address, Width::Word, value).unwrap();
@@ -262,6 +266,10 @@ fn a_card_that_was_halted_while_it_used_its_flash_is_told() {
     for card in [halted(FLASH_BASE, 0x0070_0070), halted(SPI_BASE + 0x18, 0)] {
         let said = bench.run(Some(card.address), &["info"]);
         said.failed(6, "was halted while its program used the flash");
+        // Who writes resets it.
+        let write = ["write", "good.img", "--no-start", "--json"];
+        let wrote = bench.run(Some(card.address), &write).fine().json();
+        assert_eq!(wrote["slot"], "a", "{wrote}");
         assert!(card.stop().hart.is_halted());
     }
 }

@@ -20,6 +20,8 @@ fn settings_that_nobody_can_use_are_not_written() {
         ("manager=10.0.0.1:0", "manager: nobody listens at port 0"),
         ("manager=0.0.0.0:7781", "manager: 0.0.0.0 is no address at all"),
         ("gateway=10.1.0.1", "gateway: 10.1.0.1 is not in the subnet 10.0.0.0/24"),
+        ("manager=192.168.7.1:7781", "gateway: without one the card does not reach its manager"),
+        ("manager=10.0.0.20:7781", "manager: 10.0.0.20 is the card's own address"),
     ] {
         let mut settings = vec!["address=10.0.0.20/24", setting];
         let key = setting.split('=').next().unwrap();

@@ -159,6 +159,20 @@ fn what_is_wrong_is_overwritten() {
     }
 }
 
+/// What the boot loader does not start is none to go back to: the image beside it is the only good one.
+#[test]
+fn the_only_good_image_is_kept_whatever_was_recorded() {
+    let (right, wrong) = (KINDS.len() - 2, KINDS.len() - 1);
+    let [there, new] = [2, 3].map(|major| Header::parse(&image(major, 600)).unwrap().id());
+    for (a, takes) in [(right, true), (wrong, false), (3, false)] {
+        let mut card = card([a, right], B);
+        let look = card.look();
+        assert_eq!(card.store.may_take(&look, B, new), takes, "{a}");
+        assert!(card.store.may_take(&look, B, there), "nothing is written");
+        assert!(card.store.may_take(&look, A, new));
+    }
+}
+
 /// Images that somebody wrote without recording it: another one is written beside the newer one, and a
 /// cut meanwhile leaves that.
 #[test]

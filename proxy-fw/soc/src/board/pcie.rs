@@ -3,6 +3,7 @@
 use proxy_core::boxes::SlotSignal;
 use proxy_core::config_space::ResetKind;
 use proxy_core::control::Name;
+use proxy_core::limits::MAX_SLOTS;
 use proxy_core::link::ClassSet;
 
 /// A place where TLPs go in and out: on a box the device of a slot, numbered from 1; on a host
@@ -24,6 +25,15 @@ impl Windows {
     pub const fn total(self) -> usize {
         let [posted, non_posted, completion] = self.0;
         posted as usize + non_posted as usize + completion as usize
+    }
+
+    /// Those of each slot of a box with so many (at least 1), which share the memory that [`MAX_SLOTS`]
+    /// with these have: the more wait at a slot, the more TLPs share a frame and a turn. Of no class are
+    /// there more than `most`.
+    pub fn of_each(self, slots: u8, most: Self) -> Self {
+        let times = MAX_SLOTS / usize::from(slots).clamp(1, MAX_SLOTS);
+        let each = |class: usize| (usize::from(self.0[class]) * times).min(most.0[class].into());
+        Self([0, 1, 2].map(|class| each(class) as u8))
     }
 }
 
@@ -103,4 +113,23 @@ pub trait PcieSide {
     /// is no standstill. Asked some times a second; when it is said time and again, the watchdog is
     /// left to bite.
     fn stands_still(&mut self) -> bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_slots_share_what_all_have() {
+        let (sixteenth, most) = (Windows([7, 2, 4]), Windows([32, 16, 32]));
+        let all = MAX_SLOTS as u8;
+        assert_eq!(sixteenth.of_each(all, most), sixteenth);
+        assert_eq!(sixteenth.of_each(4, most), Windows([28, 8, 16]));
+        assert_eq!(sixteenth.of_each(1, most), most);
+        for slots in 1..=all {
+            let each = sixteenth.of_each(slots, most);
+            assert!(each.total() * usize::from(slots) <= sixteenth.total() * MAX_SLOTS, "{slots}");
+            assert!(each.0.iter().zip(sixteenth.0).all(|(each, least)| *each >= least), "{slots}");
+        }
+    }
 }

@@ -104,7 +104,7 @@ fn an_image_that_has_used_up_its_starts_is_started_where_there_is_no_other() {
     let mut flash = flash([Some(image(board(), 1)), Some(image(board(), 2))]);
     let slot = start(&mut flash).0.unwrap().boot.slot;
     let mut store = BootStore::open(&mut flash, layout()).unwrap();
-    store.report_healthy(&mut flash, slot, AntiDowngrade::BySecurityVersion).unwrap();
+    store.report_healthy(&mut flash, slot).unwrap();
     let trusted = [TrustedKey { id: KEY, key: public_key(&SECRET) }];
     store.want(&mut flash, SlotId::A, &requirements(&trusted)).unwrap();
     // There is one to go back to, as far as the boot loader knows, until it has looked at it.
@@ -144,7 +144,7 @@ fn an_image_that_is_not_counted_any_more_does_not_give_way() {
     let slot = start_with(&mut flash, &both, true).0.unwrap().boot.slot;
     assert_eq!(slot, SlotId::B);
     let mut store = BootStore::open(&mut flash, layout()).unwrap();
-    store.report_healthy(&mut flash, slot, AntiDowngrade::BySecurityVersion).unwrap();
+    store.report_healthy(&mut flash, slot).unwrap();
     store.want(&mut flash, SlotId::A, &requirements(&trusted)).unwrap();
     for fallback in [true, true, true, false, false] {
         let (chosen, said) = start_with(&mut flash, &trusted, false);
@@ -195,7 +195,7 @@ fn a_healthy_image_starts_without_more_words() {
     let mut flash = flash([Some(image(board(), 1)), None]);
     let slot = start(&mut flash).0.unwrap().boot.slot;
     let mut store = BootStore::open(&mut flash, layout()).unwrap();
-    store.report_healthy(&mut flash, slot, AntiDowngrade::BySecurityVersion).unwrap();
+    store.report_healthy(&mut flash, slot).unwrap();
     let (chosen, said) = start(&mut flash);
     let started = Started { slot, trying: false, fallback: false };
     assert_eq!(chosen.unwrap().started, started);
@@ -227,13 +227,27 @@ struct Failing {
     flash: Flash,
     /// Operations until then.
     left: u32,
+    /// It does not say so, and gives a wrong bit, where it is read then.
+    silently: bool,
 }
 
 impl Failing {
-    fn next(&mut self) -> Result<(), Fault> {
+    fn new(flash: &Flash, left: u32) -> Self {
+        Self { flash: flash.clone(), left, silently: false }
+    }
+
+    fn is_next(&mut self) -> bool {
         let now = self.left == 0;
         self.left = self.left.wrapping_sub(1);
-        if now { Err(Fault::Busy) } else { Ok(()) }
+        now
+    }
+
+    fn next(&mut self) -> Result<(), Fault> {
+        if self.is_next() && !self.silently { Err(Fault::Busy) } else { Ok(()) }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.left > u32::MAX / 2
     }
 }
 
@@ -245,8 +259,14 @@ impl ReadNorFlash for Failing {
     const READ_SIZE: usize = 1;
 
     fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), Fault> {
-        self.next()?;
-        self.flash.read(offset, bytes)
+        match (self.is_next(), self.silently) {
+            (true, false) => return Err(Fault::Busy),
+            (now, _) => {
+                self.flash.read(offset, bytes)?;
+                bytes[0] ^= u8::from(now);
+            }
+        }
+        Ok(())
     }
 
     fn capacity(&self) -> usize {
@@ -275,18 +295,46 @@ fn a_flash_that_fails_once_anywhere_costs_nothing() {
     // Slot b was healthy, so there is a record.
     start(&mut good).0.unwrap();
     let mut store = BootStore::open(&mut good, layout()).unwrap();
-    store.report_healthy(&mut good, SlotId::B, AntiDowngrade::BySecurityVersion).unwrap();
+    store.report_healthy(&mut good, SlotId::B).unwrap();
     for left in 0.. {
-        let mut failing = Failing { flash: good.clone(), left };
+        let mut failing = Failing::new(&good, left);
         let (chosen, said) = start(&mut failing);
         assert_eq!(chosen.unwrap().boot.slot, SlotId::B, "{left}: {said}");
         // Nor does it leave anything behind.
         let (again, said) = start(&mut failing.flash);
         let again = again.unwrap();
         assert_eq!((again.boot.slot, again.started.trying), (SlotId::B, false), "{left}: {said}");
-        if failing.left < u32::MAX / 2 {
+        if !failing.has_failed() {
             assert!(left > 30, "it fails at some of its operations");
             break;
+        }
+    }
+}
+
+/// A new card, or one whose boot state was erased: what is recorded first is what is believed from
+/// then on.
+#[test]
+fn a_first_start_whose_flash_fails_once_anywhere_costs_no_image() {
+    let id = |image: &[u8]| Header::parse(image).unwrap().id();
+    let (one, two) = (image(board(), 1), image(board(), 2));
+    for (silently, both) in [(false, false), (false, true), (true, false), (true, true)] {
+        let good = flash([Some(two.clone()), both.then(|| one.clone())]);
+        for left in 0.. {
+            let mut failing = Failing { silently, ..Failing::new(&good, left) };
+            let (chosen, said) = start(&mut failing);
+            let slot = chosen.map(|chosen| chosen.boot.slot);
+            assert_eq!(slot, Some(SlotId::A), "{left}, silently {silently}, both {both}: {said}");
+            let mut store = BootStore::open(&mut failing.flash, layout()).unwrap();
+            let [a, b] = SlotId::ALL.map(|slot| store.state().slot(slot));
+            assert_eq!(a, SlotState::Trying { image: id(&two), left: 2 }, "{left}: {said}");
+            let other = if both { SlotState::Staged { image: id(&one) } } else { SlotState::Empty };
+            assert_eq!(b, other, "{left}: {said}");
+            store.report_healthy(&mut failing.flash, SlotId::A).unwrap();
+            assert_eq!(start(&mut failing.flash).0.unwrap().boot.slot, SlotId::A);
+            if !failing.has_failed() {
+                assert!(left > 30, "it fails at some of its operations");
+                break;
+            }
         }
     }
 }
@@ -297,11 +345,11 @@ fn settings_outlast_a_flash_that_fails_once_anywhere() {
     let mut good = flash([None, None]);
     settings::store(&mut good, config, "name = old").unwrap();
     for left in 0.. {
-        let mut failing = Failing { flash: good.clone(), left };
+        let mut failing = Failing::new(&good, left);
         let stored = settings::store(&mut failing, config, "name = new");
         let text = settings::load(&mut failing.flash, config).unwrap().unwrap();
         assert!(text == "name = new" || stored.is_err() && text == "name = old", "{left}");
-        let mut failing = Failing { flash: good.clone(), left };
+        let mut failing = Failing::new(&good, left);
         let loaded = settings::load(&mut failing, config);
         assert!(loaded.is_err() || loaded == Ok(Some("name = old".try_into().unwrap())));
         if stored.is_ok() {
@@ -319,13 +367,13 @@ fn settings_are_read_though_the_flash_fails_once_anywhere() {
     settings::store(&mut good, config, &text).unwrap();
     assert_eq!(policy(&mut flash([None, None]), config), Some(Policy::default()), "there are none");
     for left in 0.. {
-        let mut failing = Failing { flash: good.clone(), left };
+        let mut failing = Failing::new(&good, left);
         assert_eq!(policy(&mut failing, config), Some(Policy::of(&text)), "{left}");
-        let failed = failing.left > u32::MAX / 2;
+        let failed = failing.has_failed();
         // A firmware opens it each time, which may fail, too.
         let mut lefts = [left, u32::MAX].into_iter();
         let open = || {
-            let mut failing = Failing { flash: good.clone(), left: lefts.next().unwrap() };
+            let mut failing = Failing::new(&good, lefts.next().unwrap());
             failing.next().map(|()| failing)
         };
         let loaded = settings::load_twice(open, config).unwrap().unwrap();
@@ -346,7 +394,7 @@ fn an_image_is_not_given_up_for_a_key_that_could_not_be_read() {
     let mut flash = flash([Some(image(board(), 1)), None]);
     start(&mut flash).0.unwrap();
     let mut store = BootStore::open(&mut flash, layout()).unwrap();
-    store.report_healthy(&mut flash, SlotId::A, AntiDowngrade::BySecurityVersion).unwrap();
+    store.report_healthy(&mut flash, SlotId::A).unwrap();
     // The settings have its key, and cannot be read.
     let (chosen, said) = start_with(&mut flash, &[], false);
     assert_eq!(chosen, None);
@@ -366,11 +414,43 @@ fn an_image_is_not_given_up_for_a_key_that_could_not_be_read() {
     store.adopt(&mut flash, SlotId::B, &requirements(&keys)).unwrap();
     assert_eq!(start_with(&mut flash, &keys, true).0.unwrap().started.slot, SlotId::B);
     let mut store = BootStore::open(&mut flash, layout()).unwrap();
-    store.report_healthy(&mut flash, SlotId::B, AntiDowngrade::BySecurityVersion).unwrap();
+    store.report_healthy(&mut flash, SlotId::B).unwrap();
     store.want(&mut flash, SlotId::A, &requirements(&keys)).unwrap();
     assert_eq!(start_with(&mut flash, &built_in, false).0.unwrap().started.slot, SlotId::B);
     assert_eq!(start_with(&mut flash, &keys, true).0.unwrap().started.slot, SlotId::A);
     // With settings that can be read and lack the key, it is given up for good.
     assert_eq!(start_with(&mut flash, &built_in, true).0.unwrap().started.slot, SlotId::B);
     assert_eq!(start_with(&mut flash, &keys, true).0.unwrap().started.slot, SlotId::B);
+}
+
+/// Of two images of which nothing is recorded, the settings' key has signed one, and they cannot be
+/// read at the first start.
+#[test]
+fn an_image_is_not_forgotten_for_a_key_that_could_not_be_read() {
+    let other = TrustedKey { id: KeyId(2), key: public_key(&[4; 32]) };
+    let built_in = [TrustedKey { id: KEY, key: public_key(&SECRET) }];
+    let both = [built_in[0], other];
+    for (theirs, first) in [(3, SlotId::A), (1, SlotId::B)] {
+        let bytes = image(board(), theirs);
+        let header = seal(Header::parse(&bytes).unwrap(), other.id, &[4; 32]).unwrap();
+        let bytes = [&header.emit()[..], &bytes[HEADER_LEN..]].concat();
+        let mut flash = flash([Some(bytes), Some(image(board(), 2))]);
+        let (chosen, said) = start_with(&mut flash, &built_in, false);
+        assert_eq!(chosen.unwrap().started.slot, SlotId::B, "{said}");
+        let mut store = BootStore::open(&mut flash, layout()).unwrap();
+        let staged = SlotState::Staged { image: header.id() };
+        assert_eq!(store.state().slot(SlotId::A), staged, "{said}");
+        // The next time they can be read, the higher version is started.
+        let mut next = flash.clone();
+        assert_eq!(start_with(&mut next, &both, true).0.unwrap().started.slot, first);
+        store.want(&mut next, SlotId::A, &requirements(&both)).unwrap();
+        assert_eq!(start_with(&mut next, &both, true).0.unwrap().started.slot, SlotId::A);
+        // Where they can, and lack the key, it is given up, whichever comes first.
+        store = BootStore::open(&mut flash, layout()).unwrap();
+        store.want_unread(&mut flash, SlotId::A).unwrap();
+        assert_eq!(start_with(&mut flash, &built_in, true).0.unwrap().started.slot, SlotId::B);
+        store = BootStore::open(&mut flash, layout()).unwrap();
+        let failed = SlotState::Failed { image: header.id() };
+        assert_eq!(store.state().slot(SlotId::A), failed);
+    }
 }

@@ -288,6 +288,21 @@ fn a_card_whose_policy_is_off_says_and_takes_any_security_version() {
     assert_eq!(card.status().lowest_security, 1);
 }
 
+/// The policy may be switched on after a release that closes a hole.
+#[test]
+fn what_joins_while_the_policy_is_off_counts_once_it_is_on() {
+    let mut card = Card::new();
+    let secure = signed(ImageParts { security: SecurityVersion(5), ..parts(2) }, 3000, &SECRET);
+    card.push(&secure).unwrap();
+    let mut card = card.restart();
+    card.update.demands.anti_downgrade = AntiDowngrade::Off;
+    card.healthy();
+    assert_eq!(card.status().lowest_security, 0);
+    card.update.demands.anti_downgrade = AntiDowngrade::BySecurityVersion;
+    assert_eq!(card.status().lowest_security, 5);
+    assert_eq!(card.begin(&image(3)), Err(FirmwareError::Downgrade(5)));
+}
+
 #[test]
 fn there_is_no_way_back_to_an_image_that_never_ran() {
     let mut card = Card::new();
@@ -377,6 +392,30 @@ fn a_new_image_that_is_left_is_not_started_again() {
     card = card.restart();
     assert_eq!(card.runs(), 1);
     assert_eq!(card.slot(FirmwareSlot::B), (FirmwareState::Failed, Some(2)));
+}
+
+/// The boot loader would not start it, and record it failed.
+#[test]
+fn it_does_not_go_back_to_what_is_not_allowed_any_more() {
+    let mut card = Card::new();
+    let newer = ImageParts { security: SecurityVersion(2), ..parts(2) };
+    let new = signed(newer, 3000, &SECRET);
+    card.push(&new).unwrap();
+    card = card.restart();
+    let back = FirmwareRequest::RollBack(id(&new));
+    card.healthy();
+    assert_eq!(card.ask(back.clone()), Err(FirmwareError::Downgrade(2)));
+    assert_eq!(card.status().wanted, FirmwareSlot::B);
+    assert_eq!(card.slot(FirmwareSlot::A), (FirmwareState::Healthy, Some(1)));
+    // Nor to what is no image any more, from one that is on trial.
+    let mut card = Card::new();
+    card.push(&image(2)).unwrap();
+    card = card.restart();
+    let start = layout().slot(SlotId::A).start;
+    card.flash.0.preload(start, &[0; 16]);
+    let back = FirmwareRequest::RollBack(id(&image(2)));
+    assert_eq!(card.ask(back), Err(FirmwareError::NotAnImage));
+    assert!(matches!(card.slot(FirmwareSlot::B).0, FirmwareState::Trying { .. }));
 }
 
 #[test]

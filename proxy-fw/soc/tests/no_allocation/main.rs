@@ -504,9 +504,9 @@ fn nothing_is_allocated_after_the_start() {
 }
 
 /// The device's place in the box has no room, so nor have the box's links, so nor has the host: the root
-/// complex waits at the host's PCIe side as long as the device hangs. Both cards live.
+/// complex waits at the host's PCIe side, once and for a moment. Both cards live.
 #[test]
-fn a_device_that_hangs_holds_its_host_up_and_no_watchdog_bites() {
+fn a_device_that_hangs_holds_its_host_up_once_and_no_watchdog_bites() {
     let mut world = World::new();
     world.join();
     let inserted = Body::Beside(Beside::Inserted("regs".try_into().unwrap()));
@@ -518,24 +518,26 @@ fn a_device_that_hangs_holds_its_host_up_and_no_watchdog_bites() {
     world.use_it();
     world.hung = true;
     let write = emit(&Repr::new(mem_write(Bdf::default(), WINDOW + 0x20, &[7; 128])));
-    let mut sent = 0;
+    let (mut sent, mut waited) = (0, 0);
     for _ in 0..20_000 {
         if world.host.beyond.room(SlotWire::HOST).contains(Class::Posted) {
             world.host.beyond.send(SlotWire::HOST, &write);
             sent += 1;
+        } else {
+            waited += 1;
         }
         world.turn(Duration::from_micros(100));
     }
+    assert!((100..1000).contains(&waited), "{waited} turns without room, {sent} writes sent");
     let waits = |world: &mut World| {
         world.host.board.pcie.next(SlotWire::HOST, ClassSet::ALL).map(<[u8]>::to_vec)
     };
-    assert_eq!(waits(&mut world), Some(write.clone()), "{sent} writes found room");
+    assert_eq!(waits(&mut world), None, "what the device does not take is given up");
     let fed = |world: &World| [world.host.board.fed, world.boxes.board.fed];
     let (before, turns) = (fed(&world), 20_000);
     for _ in 0..turns {
         world.turn(Duration::from_millis(1));
     }
-    assert_eq!(waits(&mut world), Some(write), "it waits still, 20 s later");
     assert_eq!(fed(&world), before.map(|fed| fed + turns), "each turn fed both watchdogs");
     // The device goes on, and so does all the rest.
     world.hung = false;

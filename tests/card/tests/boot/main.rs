@@ -179,8 +179,7 @@ fn an_older_security_version_is_not_started() {
     drop(card);
     let mut flash = bench.flash().unwrap();
     let mut store = flash.store().unwrap();
-    let policy = AntiDowngrade::BySecurityVersion;
-    store.report_healthy(&mut flash.0, SlotId::A, policy).unwrap();
+    store.report_healthy(&mut flash.0, SlotId::A).unwrap();
     assert_eq!(store.state().lowest_security, SecurityVersion(5));
     // A probe writes an older one, and has it started.
     let old = image(Label { security: 4, ..Label::version(9) }, &says(b'B')).unwrap();
@@ -272,7 +271,7 @@ fn an_update_that_loses_its_power_leaves_a_card_that_starts() {
     for cut in [1, 40, 300, 900, u64::MAX] {
         let mut flash = bench.flash().unwrap();
         let mut store = flash.store().unwrap();
-        store.report_healthy(&mut flash.0, SlotId::A, AntiDowngrade::Off).unwrap();
+        store.report_healthy(&mut flash.0, SlotId::A).unwrap();
         flash.0.0.cut_after(cut);
         let _ = update(&mut store, &mut flash, &new);
         flash.0.0.power_on();

@@ -1,4 +1,5 @@
-//! Configuration space of the model device: a type 0 header with one 4 KB BAR, a PCI Express
+//! Configuration space of the model device: a type 0 header with one 4 KB BAR of 32 bits, or one of
+//! 64 bits that is prefetchable, a PCI Express
 //! capability with function-level reset, and a serial number.
 
 /// Where the PCI Express capability is.
@@ -25,11 +26,16 @@ pub(super) struct Config {
     bytes: [u8; SIZE],
     /// There are further functions.
     several: bool,
+    /// Its BAR has 64 bits.
+    wide: bool,
 }
 
+/// In the lowest byte of a BAR: 64 bits, prefetchable.
+const WIDE: u8 = 0b1100;
+
 impl Config {
-    pub(super) fn new(serial: u64, several: bool) -> Self {
-        let mut config = Self { bytes: [0; SIZE], several };
+    pub(super) fn new(serial: u64, several: bool, wide: bool) -> Self {
+        let mut config = Self { bytes: [0; SIZE], several, wide };
         config.reset(serial);
         config
     }
@@ -40,6 +46,7 @@ impl Config {
         self.put(0x08, 0x1200_0001);
         self.put(0x2c, 0x0001_1b36);
         self.bytes[HEADER_TYPE] = u8::from(self.several) << 7;
+        self.bytes[BAR] = self.kind();
         self.bytes[0x06] = 0x10;
         self.bytes[0x34] = EXPRESS as u8;
         self.put(EXPRESS, 0x0002_0010);
@@ -51,6 +58,10 @@ impl Config {
         self.put(0x100, 0x0001_0003);
         self.put(0x104, serial as u32);
         self.put(0x108, (serial >> 32) as u32);
+    }
+
+    fn kind(&self) -> u8 {
+        if self.wide { WIDE } else { 0 }
     }
 
     fn put(&mut self, at: usize, value: u32) {
@@ -72,9 +83,10 @@ impl Config {
                 return Written::FunctionReset;
             }
             match at {
-                BAR => self.bytes[at] = 0,
+                BAR => self.bytes[at] = self.kind(),
                 // 4 KB.
                 at if at == BAR + 1 => self.bytes[at] = byte & 0xf0,
+                at if self.wide && (BAR + 4..BAR + 8).contains(&at) => self.bytes[at] = *byte,
                 at if at == BAR + 2
                     || at == BAR + 3
                     || (COMMAND..COMMAND + 2).contains(&at)

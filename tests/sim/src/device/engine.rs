@@ -2,7 +2,7 @@
 //! interrupts that come after them.
 
 use super::{Errand, Mark, Model};
-use crate::host::port_at;
+use crate::host::layout::is_registers;
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
@@ -289,7 +289,7 @@ impl Model {
             self.interrupt(Command { interrupt: (address, message | FAILED), ..command });
             return Ok(());
         }
-        let of_peer = port_at(command.address).is_some();
+        let of_peer = is_registers(command.address);
         let going = &mut self.engine.transfers[place];
         match command.job {
             Job::Read => {

@@ -3,19 +3,25 @@
 //! | file | what |
 //! |---|---|
 //! | `model`, `config`, `engine` | the model device: registers with side effects, a DMA engine |
+//! | `atomics` | what an atomic operation does |
 //! | `wrong` | the ways in which its answers can be wrong |
 //! | `drive` | the NVMe controller of the box proxy's own device models, over memory |
 
+mod atomics;
 mod config;
 mod drive;
 mod engine;
 mod model;
 mod wrong;
 
+pub(crate) use atomics::atomic;
 pub(crate) use config::ID;
 pub(crate) use drive::{CAPACITY, Drive, Medium};
 pub(crate) use engine::{Command, FAILED, Job, Part, WRONG};
-pub(crate) use model::{COMMANDS, COUNTER, DOORBELL, Model, PART, PARTS, RUNG, fetch_add, part};
+pub(crate) use model::{
+    BLOCK, BLOCK_SEED, COMMANDS, COMPARED, COUNTER, DOORBELL, Model, NARROW, PART, PARTS, RUNG,
+    SWAP, block_seed, part,
+};
 pub(crate) use wrong::Wrong;
 
 use crate::egress::Egress;
@@ -37,6 +43,8 @@ pub(crate) enum Manner {
     Good,
     /// It takes everything and answers nothing.
     Hangs,
+    /// It takes nothing, before it is reset.
+    Stuck,
     /// It answers so much later.
     Late(Duration),
     Twice,
@@ -49,6 +57,7 @@ impl Manner {
         match self {
             Self::Good => None,
             Self::Hangs | Self::Late(_) => Some(Fault::Silent),
+            Self::Stuck => Some(Fault::Stuck),
             Self::Twice | Self::Wrong(_) => Some(Fault::Lies),
         }
     }
@@ -65,12 +74,16 @@ pub(crate) enum Mark {
     AsksTagged,
     /// An answer, under the tag that it was asked under.
     Answers,
+    /// A part of one, after which more comes.
+    Part,
     /// An answer too many.
     TooMany,
     /// A wrong answer, instead of the right one, to what it was asked under this tag.
     Lie { asked_under: u16 },
-    /// A write that nobody told it to do.
+    /// A write that nobody told it to do, to where nobody has memory.
     Stray,
+    /// A write under the ID of a function that it does not have.
+    Nobodys,
 }
 
 /// What one of a device's own requests is for.
@@ -104,8 +117,9 @@ impl End {
 
     /// A function-level reset: what was answered already still leaves.
     fn function_reset(&mut self) {
-        self.out.retain(|waiting| matches!(waiting.mark, Mark::Answers));
+        self.out.retain(|waiting| matches!(waiting.mark, Mark::Answers | Mark::Part));
         self.requests.forget();
+        self.requests.begin_anew();
     }
 }
 
@@ -137,6 +151,11 @@ impl Device {
             Self::Model(model) => model.signal(now, signal),
             Self::Drive(drive) => drive.signal(now, signal),
         }
+    }
+
+    /// Whether it takes nothing.
+    pub(crate) fn is_stuck(&mut self) -> bool {
+        self.end().manner == Manner::Stuck
     }
 
     /// The classes that it has room for.
@@ -200,10 +219,14 @@ impl Device {
         can
     }
 
-    /// Writes where it was not told to, if it is a device that does so.
-    pub(crate) fn flood(&mut self, address: u64, count: usize) {
+    /// Writes what it was not told to, into its own part of its host's memory or astray, if it is a
+    /// device that does so.
+    pub(crate) fn flood(&mut self, own: Option<u64>, count: usize) {
         if let Self::Model(model) = self {
-            model.flood(address, count);
+            match own {
+                Some(address) => model.flood(address, count),
+                None => model.stray(count),
+            }
         }
     }
 }

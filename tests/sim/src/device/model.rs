@@ -6,15 +6,23 @@
 //! | 0x100 | doorbell: a write counts |
 //! | 0x104 | doorbells since the last read of it; reading clears |
 //! | 0x108 | atomic counter, 8 bytes |
+//! | 0x110 | another one, 4 bytes |
+//! | 0x118 | for swaps, 4 bytes |
+//! | 0x120 | for compare and swap, 8 bytes |
+//! | 0x128 | what the block holds is made from this |
 //! | 0x200 | commands of the DMA engine |
+//! | 0x300 – 0x3ff | a block of bytes that is only read |
 //! | 0x800 – 0xfff | memory for other devices, a part for each port of the host |
 
 use super::config::{Config, Written};
 use super::engine::Engine;
-use super::{End, Manner, Mark, WAITING};
-use crate::egress::{Egress, completion};
+use super::{End, Manner, Mark, Part, WAITING, atomic};
+use crate::egress::{Egress, Piece, completion, pieces};
+use crate::host::HOST_ID;
+use crate::host::memory::NOWHERE;
 use crate::oracle::Verdict;
-use crate::random::{Drawer, Random};
+use crate::pattern;
+use crate::random::{Drawer, Random, mix};
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
@@ -28,12 +36,32 @@ const CELLS: u64 = 64;
 pub(crate) const DOORBELL: u64 = 0x100;
 pub(crate) const RUNG: u64 = 0x104;
 pub(crate) const COUNTER: u64 = 0x108;
+pub(crate) const NARROW: u64 = 0x110;
+pub(crate) const SWAP: u64 = 0x118;
+pub(crate) const COMPARED: u64 = 0x120;
+pub(crate) const BLOCK_SEED: u64 = 0x128;
 pub(crate) const COMMANDS: u64 = 0x200;
+/// Where the block is, and its bytes.
+pub(crate) const BLOCK: (u64, u64) = (0x300, 0x100);
+/// What its operations of 4 and 8 bytes work on: from the first counter to before the seed.
+const ATOMICS: std::ops::Range<u64> = COUNTER..BLOCK_SEED;
+/// Read Completion Boundary of what is no root complex (PCIe 5.0 section 2.3.1.1).
+const BOUNDARY: usize = 128;
 /// Memory for other devices, and the bytes that the device behind each port has of it.
 const AREA: u64 = 0x800;
 pub(crate) const PART: u64 = 256;
 /// Ports whose devices have a part.
 pub(crate) const PARTS: usize = 8;
+
+/// How late a second answer may come, microseconds.
+const DOUBLES_US: u64 = 20_000;
+/// The number of a function that no device has.
+const NO_FUNCTION: u16 = 7;
+
+/// What the pattern in a block is made from, when the device was told that number.
+pub(crate) fn block_seed(told: u32) -> u64 {
+    u64::from(told) << 32
+}
 
 /// Where in a device's registers the part of another port's device begins.
 pub(crate) const fn part(port: usize) -> u64 {
@@ -49,11 +77,13 @@ pub(crate) struct Model {
     cells: [u8; CELLS as usize * 4],
     area: [u8; PARTS * PART as usize],
     rung: u32,
-    counter: u64,
+    atomics: [u8; (ATOMICS.end - ATOMICS.start) as usize],
+    told: u32,
     /// Bus, device and function, as its host last wrote to it under.
     pub(super) id: u16,
     pub(super) engine: Engine,
-    late: VecDeque<(Instant, Class, Vec<u8>)>,
+    /// Answers that are held back, in the order of time.
+    late: VecDeque<(Instant, Vec<u8>, Mark)>,
     perst: bool,
     /// How long it takes to be ready after a reset, ms, from and to; and when it is.
     ready_ms: [u64; 2],
@@ -75,11 +105,12 @@ impl Model {
             end: End::new(),
             serial,
             function: function as u8,
-            config: Config::new(serial, functions > 1),
+            config: Config::new(serial, functions > 1, mix(seed ^ mix(serial)) & 1 != 0),
             cells: [0; CELLS as usize * 4],
             area: [0; PARTS * PART as usize],
             rung: 0,
-            counter: 0,
+            atomics: Default::default(),
+            told: 0,
             id: 0,
             engine: Engine::default(),
             late: VecDeque::new(),
@@ -97,7 +128,8 @@ impl Model {
         self.config.reset(self.serial);
         self.cells.fill(0);
         self.area.fill(0);
-        (self.rung, self.counter) = (0, 0);
+        (self.rung, self.told) = (0, 0);
+        self.atomics.fill(0);
         self.engine = Engine::default();
         self.end.reset();
         self.late.clear();
@@ -128,8 +160,8 @@ impl Model {
     /// Says what is due.
     pub(crate) fn wake(&mut self, now: Instant) {
         while self.late.front().is_some_and(|late| late.0 <= now) {
-            let (_, class, bytes) = self.late.pop_front().expect("looked at just now");
-            self.end.out.push_bytes(class, bytes, Mark::Answers);
+            let (_, bytes, mark) = self.late.pop_front().expect("looked at just now");
+            self.end.out.push_bytes(Class::Completion, bytes, mark);
         }
     }
 
@@ -162,6 +194,7 @@ impl Model {
         match at {
             DOORBELL => self.rung += 1,
             COMMANDS => self.command(data),
+            BLOCK_SEED => self.told = data.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)),
             AREA.. => {
                 let enables = packet.byte_enables();
                 let first = usize::from(enables.first_offset());
@@ -172,7 +205,17 @@ impl Model {
                 }
             }
             at if at + data.len() as u64 <= CELLS * 4 => {
-                self.cells[at as usize..at as usize + data.len()].copy_from_slice(data);
+                let (enables, dwords) = (packet.byte_enables(), data.len() / 4);
+                for (n, byte) in data.iter().enumerate() {
+                    let of_dword = match n / 4 {
+                        0 => enables.first,
+                        dword if dword + 1 == dwords => enables.last,
+                        _ => 0xf,
+                    };
+                    if of_dword >> (n % 4) & 1 != 0 {
+                        self.cells[at as usize + n] = *byte;
+                    }
+                }
             }
             _ => {}
         }
@@ -215,25 +258,21 @@ impl Model {
                         let place = &self.area[at - AREA as usize..];
                         data.iter_mut().zip(place).for_each(|(to, byte)| *to = *byte);
                     }
-                    COUNTER if length == 8 => data.copy_from_slice(&self.counter.to_le_bytes()),
+                    at if (BLOCK.0..BLOCK.0 + BLOCK.1).contains(&at) => {
+                        pattern::fill(block_seed(self.told), (at - BLOCK.0) as usize, &mut data);
+                    }
                     _ if at + length <= self.cells.len() => {
                         data.copy_from_slice(&self.cells[at..at + length]);
                     }
                     _ => {}
                 }
-                self.answer(now, packet, CplStatus::Success, &data);
+                self.answer_read(now, packet, &data);
             }
-            TlpType::FetchAdd if self.config.decodes_memory() && at as u64 == COUNTER => {
-                let old = self.counter.to_le_bytes();
-                let add = packet.payload().try_into().map_or(0, u64::from_le_bytes);
-                self.counter = self.counter.wrapping_add(add);
-                self.answer(now, packet, CplStatus::Success, &old);
-            }
-            TlpType::FetchAdd if self.config.decodes_memory() && at as u64 >= AREA => {
-                let (from, operand) = (at - AREA as usize, packet.payload());
-                let place = &mut self.area[from..from + operand.len()];
-                let old = fetch_add(place, AtomicOp::FetchAdd, operand);
-                self.answer(now, packet, CplStatus::Success, &old);
+            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas if self.config.decodes_memory() => {
+                match self.atomic(packet) {
+                    Some(old) => self.answer(now, packet, CplStatus::Success, &old),
+                    None => self.answer(now, packet, CplStatus::UnsupportedRequest, &[]),
+                }
             }
             _ => self.answer(now, packet, CplStatus::UnsupportedRequest, &[]),
         }
@@ -250,14 +289,52 @@ impl Model {
         self.end.function_reset();
     }
 
-    fn answer(&mut self, now: Instant, asked: &Packet<&[u8]>, status: CplStatus, data: &[u8]) {
-        let read = asked.tlp_type() == TlpType::MRd;
-        let (byte_count, lower_address) = if read && status == CplStatus::Success {
-            let enables = asked.byte_enables();
-            (enables.byte_count(asked.length_dw()), enables.lower_address(asked.address()))
-        } else {
-            (data.len().max(4) as u16, 0)
+    /// What an atomic found, if there is something that it is done with.
+    fn atomic(&mut self, packet: &Packet<&[u8]>) -> Option<Vec<u8>> {
+        let (at, operands) = (packet.address() & 0xfff, packet.payload());
+        let (op, width) = match packet.tlp_type() {
+            TlpType::FetchAdd => (AtomicOp::FetchAdd, operands.len()),
+            TlpType::Swap => (AtomicOp::Swap, operands.len()),
+            _ => (AtomicOp::Cas, operands.len() / 2),
         };
+        let (place, at) = match at {
+            AREA.. => (&mut self.area[..], at - AREA),
+            _ => (&mut self.atomics[..], at.checked_sub(ATOMICS.start)?),
+        };
+        let place = place.get_mut(at as usize..at as usize + width)?;
+        Some(atomic(place, op, operands))
+    }
+
+    /// A read is answered whole or in parts. Drivers look at what other devices left as a whole.
+    fn answer_read(&mut self, now: Instant, asked: &Packet<&[u8]>, data: &[u8]) {
+        let payload = self.config.max_payload();
+        if asked.address() & 0xfff >= AREA && asked.requester() == HOST_ID {
+            let enables = asked.byte_enables();
+            let says =
+                (enables.byte_count(asked.length_dw()), enables.lower_address(asked.address()));
+            return self.answer_part(now, asked, CplStatus::Success, (says, true), data);
+        }
+        for piece in pieces(asked, (payload, BOUNDARY), &mut self.random) {
+            let Piece { at, length, says, last } = piece;
+            let data = &data[at..at + length];
+            self.answer_part(now, asked, CplStatus::Success, (says, last), data);
+        }
+    }
+
+    fn answer(&mut self, now: Instant, asked: &Packet<&[u8]>, status: CplStatus, data: &[u8]) {
+        let says = (data.len().max(4) as u16, 0);
+        self.answer_part(now, asked, status, (says, true), data);
+    }
+
+    fn answer_part(
+        &mut self,
+        now: Instant,
+        asked: &Packet<&[u8]>,
+        status: CplStatus,
+        ((byte_count, lower_address), last): ((u16, u8), bool),
+        data: &[u8],
+    ) {
+        let mark = if last { Mark::Answers } else { Mark::Part };
         let id = (Bdf::from_bits(self.id), asked.tag());
         let mut repr = completion(asked, id, status, (byte_count, lower_address), data);
         repr.attributes.id_based_ordering = self.random.chance(400_000);
@@ -268,48 +345,98 @@ impl Model {
             bytes
         };
         match self.end.manner {
-            Manner::Late(by) => self.late.push_back((now + by, Class::Completion, bytes())),
-            Manner::Twice => {
-                self.end.out.push(&repr, Mark::Answers);
-                self.end.out.push(&repr, Mark::TooMany);
+            Manner::Late(by) => {
+                let answer = (now + by, bytes(), mark);
+                self.hold(answer);
             }
-            Manner::Wrong(wrong) => {
+            Manner::Twice if last => {
+                let double = bytes();
+                self.end.out.push(&repr, Mark::Answers);
+                // At once, or when the tag may be another request's.
+                let by = self.random.below(2) * self.random.below(DOUBLES_US);
+                self.hold((now + Duration::from_micros(by), double, Mark::TooMany));
+                self.wake(now);
+            }
+            Manner::Wrong(wrong) if last => {
                 let mut bytes = bytes();
                 wrong.spoil(&mut bytes, &mut self.random);
                 let lie = Mark::Lie { asked_under: asked.tag().get() };
                 self.end.out.push_bytes(Class::Completion, bytes, lie);
             }
-            _ => self.end.out.push(&repr, Mark::Answers),
+            _ => self.end.out.push(&repr, mark),
         }
     }
 
-    /// Writes where it was not told to: into memory that nobody gave it, or into its own host's
-    /// at full speed.
+    /// Holds an answer back.
+    fn hold(&mut self, answer: (Instant, Vec<u8>, Mark)) {
+        let at = self.late.partition_point(|other| other.0 <= answer.0);
+        self.late.insert(at, answer);
+    }
+
+    /// Writes what it was not told to, into its own part of its host's memory, at full speed.
     pub(crate) fn flood(&mut self, address: u64, count: usize) {
+        if self.config.masters() {
+            let writes = (0..count as u64).map(|n| address + n % 64 * 64);
+            writes.for_each(|address| self.write_alone(self.id, address, Mark::Own));
+        }
+    }
+
+    /// Does what it has no business with: writes and reads where nobody has memory, writes under the ID
+    /// of a function that is not there, and answers what nobody asked.
+    pub(crate) fn stray(&mut self, count: usize) {
         if !self.config.masters() {
             return;
         }
-        for n in 0..count {
-            let kind = Kind::MemWrite {
-                requester: Bdf::from_bits(self.id),
-                tag: Tag::new(0).expect("a tag"),
-                address: address + (n as u64 % 64) * 64,
-                enables: ByteEnables::all(16),
-                hint: None,
-                data: &[0xee; 64],
-            };
-            self.end.out.push(&Repr::new(kind), Mark::Stray);
+        for n in 0..count as u64 {
+            let address = NOWHERE + n % 64 * 64;
+            match self.random.below(8) {
+                0 => self.read_nowhere(address),
+                1 => self.write_alone(self.id | NO_FUNCTION, address, Mark::Nobodys),
+                2 => self.answer_nobody(),
+                _ => self.write_alone(self.id, address, Mark::Stray),
+            }
         }
     }
-}
 
-/// Bytes of an atomic's operand, for the models of both ends.
-pub(crate) fn fetch_add(old: &mut [u8], op: AtomicOp, operand: &[u8]) -> Vec<u8> {
-    let before = old.to_vec();
-    if op == AtomicOp::FetchAdd && old.len() == 8 && operand.len() == 8 {
-        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight"));
-        let sum = word(old).wrapping_add(word(operand));
-        old.copy_from_slice(&sum.to_le_bytes());
+    fn write_alone(&mut self, id: u16, address: u64, mark: Mark) {
+        let kind = Kind::MemWrite {
+            requester: Bdf::from_bits(id),
+            tag: Tag::new(0).expect("a tag"),
+            address,
+            enables: ByteEnables::all(16),
+            hint: None,
+            data: &[0xee; 64],
+        };
+        self.end.out.push(&Repr::new(kind), mark);
     }
-    before
+
+    fn read_nowhere(&mut self, address: u64) {
+        let kind = Kind::MemRead {
+            requester: Bdf::from_bits(self.id),
+            tag: Tag::new(0).expect("a tag"),
+            address,
+            length_dw: 16,
+            enables: ByteEnables::all(16),
+            hint: None,
+            locked: false,
+        };
+        self.end.out.push(&Repr::new(kind), Mark::Asks(Part::NONE));
+    }
+
+    fn answer_nobody(&mut self) {
+        let tag = self.random.below(256) as u16;
+        let data: &[u8] = if self.random.chance(500_000) { &[0xee; 4] } else { &[] };
+        let kind = Kind::Completion {
+            completer: Bdf::from_bits(self.id),
+            requester: HOST_ID,
+            tag: Tag::new(tag).expect("8 bits"),
+            status: CplStatus::Success,
+            bcm: false,
+            byte_count: 4,
+            lower_address: 0,
+            locked: false,
+            data,
+        };
+        self.end.out.push(&Repr::new(kind), Mark::TooMany);
+    }
 }

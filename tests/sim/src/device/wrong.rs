@@ -27,8 +27,8 @@ pub(crate) enum Wrong {
 const HEADER: usize = 12;
 /// In its first byte: data follows.
 const WITH_DATA: u8 = 0x40;
-/// Tags that differ by this are often outstanding together.
-const OTHER_TAG: u8 = 0x5a;
+/// Tags that differ by no more than this are often outstanding together.
+const OTHER_TAGS: u64 = 3;
 
 impl Wrong {
     /// Those that are drawn: all.
@@ -47,7 +47,7 @@ impl Wrong {
     pub(super) fn spoil(self, answer: &mut Vec<u8>, random: &mut Random) {
         let data = answer.len() - HEADER;
         match self {
-            Self::Tag => answer[10] ^= OTHER_TAG,
+            Self::Tag => answer[10] ^= random.between(1, OTHER_TAGS) as u8,
             Self::ByteCount => {
                 let right = u64::from(answer[6] & 0x0f) << 8 | u64::from(answer[7]);
                 let wrong = other(random, 0x1000, right);

@@ -13,6 +13,8 @@ pub(crate) const COUNTERS: u64 = BUFFERS * STRIDE;
 /// Where a device that floods may write.
 pub(crate) const FLOODED: u64 = COUNTERS + 4096;
 pub(crate) const LENGTH: u64 = FLOODED + 4096;
+/// Where nobody has memory, for devices that stray.
+pub(crate) const NOWHERE: u64 = 0x7000_0000;
 const LOW: u64 = 0x1000_0000;
 const HIGH: u64 = 0x20_0000_0000;
 const REGION: u64 = 0x10_0000;
@@ -23,6 +25,11 @@ pub(crate) const INTERRUPTS: u64 = 0xfee0_0000;
 /// Where the device behind a port writes its interrupt of that number.
 pub(crate) fn interrupt(port: usize, number: u64) -> u64 {
     INTERRUPTS + (port as u64 + 1) * 4096 + number * 4
+}
+
+/// Whether it is where devices stray.
+pub(crate) fn is_nowhere(address: u64) -> bool {
+    (NOWHERE..NOWHERE + REGION).contains(&address)
 }
 
 /// What is at an address.

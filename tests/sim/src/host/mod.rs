@@ -1,6 +1,7 @@
 //! A host: root complex, operating system and drivers, above a host proxy.
 
 pub(crate) mod driver;
+pub(crate) mod layout;
 pub(crate) mod memory;
 pub(crate) mod os;
 pub(crate) mod root;
@@ -49,34 +50,6 @@ pub(crate) fn all_of(port: usize) -> std::ops::Range<usize> {
 /// The root complex's own ID. Not 0: that is what a box proxy calls itself towards its devices.
 pub(crate) const HOST_ID: Bdf = Bdf::from_bits(1 << 3);
 
-/// A downstream port's ID.
-pub(crate) fn port_id(port: usize) -> Bdf {
-    Bdf::from_bits(2 << 8 | ((port / FUNCTIONS) as u16) << 3)
-}
-
-/// The ID of the device behind a port.
-pub(crate) fn device_id(port: usize) -> Bdf {
-    Bdf::from_bits((3 + (port / FUNCTIONS) as u16) << 8 | (port % FUNCTIONS) as u16)
-}
-
-/// Where the registers of the device behind a port are.
-pub(crate) fn window(port: usize) -> u64 {
-    0xc000_0000 + (port / FUNCTIONS) as u64 * 0x10_0000 + (port % FUNCTIONS) as u64 * 0x1000
-}
-
-/// The port whose device has registers at an address.
-pub(crate) fn port_at(address: u64) -> Option<usize> {
-    let at = address.checked_sub(window(0))?;
-    let (port, function) = (at / 0x10_0000, (at % 0x10_0000 / 0x1000) as usize);
-    (port < 256 && function < FUNCTIONS).then_some(port as usize * FUNCTIONS + function)
-}
-
-/// The port that the device of that ID is behind.
-pub(crate) fn port_of(id: Bdf) -> Option<usize> {
-    let port = usize::from(id.bus().get()).checked_sub(3)?;
-    Some(port * FUNCTIONS + usize::from(id.function().get()))
-}
-
 /// What a TLP of the root complex is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
@@ -87,6 +60,9 @@ pub(crate) enum Purpose {
     /// A configuration access in a port's script: to the device, or to the switch. Of which start
     /// of the operating system.
     Access { port: usize, boot: u32, device: bool, then: Then },
+    /// What one device sends another one and the switch has redirected: the binding that it is of, if
+    /// that is known, the port that it is for, the request, and whether it may be lost.
+    PassedOn { from: Option<usize>, port: usize, request: u64, optional: bool },
     /// An answer to the device that was behind a port when it asked: under which binding, and the
     /// request.
     Answer { binding: usize, request: u64 },
@@ -101,7 +77,7 @@ impl Purpose {
         match self {
             Self::Posted { port } | Self::Driver { to: port, .. } => Some(*port),
             Self::Access { port, device, .. } => device.then_some(*port),
-            Self::Answer { .. } => None,
+            Self::Answer { .. } | Self::PassedOn { .. } => None,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The operating system: it numbers buses, sets windows, serves hot-plug interrupts and lets go of
 //! devices, in the way of Linux's pciehp, one configuration access after the other for each port.
 
+mod boot;
 mod devices;
 mod hotplug;
 
 use super::driver::{Burst, Driver, Failure, Others, Question, Task};
-use super::memory::{self, Memory};
-use super::{Asker, FUNCTIONS, Purpose, device_id, port_id, window};
+use super::layout::Layout;
+use super::memory::Memory;
+use super::{Asker, FUNCTIONS, Purpose};
 use crate::device::ID;
 use crate::egress::Egress;
 use crate::oracle::Verdict;
@@ -14,7 +16,7 @@ use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Completed;
 use crate::profile::Profile;
 use devices::{CLASS, DRIVE_CLASS, DRIVE_ID};
-use hotplug::{AS_IS, Light, SLOT_ENABLES};
+use hotplug::Light;
 use proxy_core::limits::MAX_PAYLOAD_OFFERED;
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
@@ -22,13 +24,8 @@ use std::time::Duration;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{CplStatus, Kind as TlpKind, Repr};
 
-const UPSTREAM: Bdf = Bdf::from_bits(1 << 8);
 const COMMAND: u16 = 0x04;
-const BUSES: u16 = 0x18;
-const MEMORY_WINDOW: u16 = 0x20;
 const BRIDGE_CONTROL: u16 = 0x3c;
-const MSI: u16 = 0x50;
-const DEVICE_CONTROL: u16 = 0x78;
 const SLOT: u16 = 0x88;
 
 /// What follows an access.
@@ -37,12 +34,23 @@ pub(crate) enum Then {
     Nothing,
     /// The switch is set up.
     Booted,
-    /// The bus behind the port is in reset.
-    BusReset,
+    /// The bus behind that port is in reset.
+    BusReset {
+        behind: usize,
+    },
+    /// Access control of that port is as the bits say.
+    AccessControl {
+        behind: usize,
+        bits: u16,
+    },
+    /// The function is in reset.
+    FunctionReset,
     /// Slot Status is here.
     Status,
     /// The device's ID is here.
     Found,
+    /// What its first base address register can hold is here.
+    Sized,
     /// The class of what is no model device is here.
     Class,
     /// Something that the device does not work without was set.
@@ -69,6 +77,8 @@ struct Access {
 pub(crate) enum Stage {
     Empty,
     Enumerating,
+    /// It was told to reset itself.
+    Resetting,
     Ready,
     /// The button was pressed; the indicator blinks.
     Blinking,
@@ -87,6 +97,8 @@ enum Kind {
 struct OsPort {
     stage: Stage,
     kind: Kind,
+    /// Its registers are above 4 GB.
+    high: bool,
     script: VecDeque<Access>,
     busy: bool,
     /// An interrupt came while the slot's status was being read.
@@ -115,6 +127,11 @@ pub(crate) struct Alarm {
 /// The operating system of one host.
 pub(crate) struct Os {
     ports: Vec<OsPort>,
+    /// Where it has put what is behind them.
+    layout: Layout,
+    /// The seed and the host that its layouts are drawn for, and whether each start has another one.
+    draws: (u64, usize),
+    moves: bool,
     pub(crate) memory: Memory,
     /// Alarms to be set.
     pub(crate) alarms: Vec<(Instant, Alarm)>,
@@ -149,10 +166,17 @@ impl Os {
         wanted.min(MAX_PAYLOAD_OFFERED)
     }
 
-    pub(crate) fn new(ports: usize, profile: &Profile, drives: Drives) -> Self {
+    /// Of that host in the run of a seed.
+    pub(crate) fn new(
+        (seed, host): (u64, usize),
+        ports: usize,
+        profile: &Profile,
+        drives: Drives,
+    ) -> Self {
         let port = || OsPort {
             stage: Stage::Empty,
             kind: Kind::Model,
+            high: false,
             script: VecDeque::new(),
             busy: false,
             again: false,
@@ -165,6 +189,10 @@ impl Os {
         };
         Self {
             ports: (0..ports).map(|_| port()).collect(),
+            layout: Layout::draw(seed, host, 0, ports / FUNCTIONS),
+            draws: (seed, host),
+            // Devices that ask each other are known by where they are, also when that was before.
+            moves: !profile.work.has_peers(),
             memory: Memory::new(ports),
             alarms: Vec::new(),
             unsettled: Vec::new(),
@@ -183,77 +211,6 @@ impl Os {
         }
     }
 
-    /// It starts: everything that it knew is gone. The first port's script sets up the switch.
-    pub(crate) fn boot(&mut self) {
-        self.begin_boot(Light::Off as u32);
-        self.end_boot();
-    }
-
-    /// It starts where another one ran: what the devices were told to do they still do, until the
-    /// buses behind the ports are reset. The lights stay as they are, as Linux's pciehp leaves them
-    /// when it finds slots: one that goes off would let go of the device.
-    pub(crate) fn take_over(&mut self) {
-        self.begin_boot(AS_IS);
-        for at in (0..self.ports.len()).step_by(FUNCTIONS).map(port_id) {
-            for reset in [hotplug::BUS_RESET, 0] {
-                self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, Then::Nothing);
-            }
-        }
-        self.end_boot();
-    }
-
-    /// With this value for the power indicators of all slots.
-    fn begin_boot(&mut self, light: u32) {
-        self.boots += 1;
-        self.booting = true;
-        for port in 0..self.ports.len() {
-            self.drop_driver(port);
-            let entry = &mut self.ports[port];
-            entry.stage = Stage::Empty;
-            entry.script.clear();
-            (entry.busy, entry.again, entry.resetting) = (false, false, false);
-            entry.turn += 1;
-        }
-        let last = (self.ports.len() / FUNCTIONS) as u32 - 1;
-        let windows = |first: usize, last: usize| {
-            (window(first) >> 16 & 0xfff0) as u32 | (window(last) & 0xfff0_0000) as u32
-        };
-        // Payloads and reads of 4096 bytes, or smaller ones; relaxed ordering.
-        let control = |payload: usize| (payload.trailing_zeros() - 7) << 5 | 5 << 12 | 1 << 4;
-        let mut writes = vec![
-            (UPSTREAM, BUSES, (3 + last) << 16 | 2 << 8 | 1, 0xf),
-            (UPSTREAM, MEMORY_WINDOW, windows(0, self.ports.len() - 1), 0xf),
-            (UPSTREAM, DEVICE_CONTROL, control(MAX_PAYLOAD_OFFERED), 0b0011),
-            (UPSTREAM, COMMAND, 6, 0b0011),
-        ];
-        for port in (0..self.ports.len()).step_by(FUNCTIONS) {
-            let (at, bus) = (port_id(port), 3 + (port / FUNCTIONS) as u32);
-            writes.extend([
-                (at, BUSES, bus << 16 | bus << 8 | 2, 0xf),
-                (at, MEMORY_WINDOW, windows(port, port), 0xf),
-                (at, DEVICE_CONTROL, control(self.payload(port)), 0b0011),
-                (at, COMMAND, 6, 0b0011),
-                (at, MSI + 4, memory::INTERRUPTS as u32, 0xf),
-                (at, MSI + 8, 0, 0xf),
-                (at, MSI + 12, port as u32, 0xf),
-                (at, MSI, 1 << 16, 0b1100),
-                (at, SLOT, SLOT_ENABLES | light << 8, 0b0011),
-            ]);
-        }
-        for (at, register, value, enables) in writes {
-            self.write(0, at, register, value, enables, Then::Nothing);
-        }
-    }
-
-    /// When all is set up: what is there already?
-    fn end_boot(&mut self) {
-        let last = self.ports[0].script.back_mut().expect("it sets up the switch");
-        last.then = Then::Booted;
-        for port in (0..self.ports.len()).step_by(FUNCTIONS) {
-            self.ports[port].again = true;
-        }
-    }
-
     fn write(&mut self, port: usize, at: Bdf, register: u16, value: u32, enables: u8, then: Then) {
         let access = Access { at, register, write: Some((value, enables)), then };
         self.ports[port].script.push_back(access);
@@ -263,7 +220,8 @@ impl Os {
         self.ports[port].script.push_back(Access { at, register, write: None, then });
     }
 
-    fn drop_driver(&mut self, port: usize) {
+    /// The driver of a port's device is not there any more.
+    pub(crate) fn drop_driver(&mut self, port: usize) {
         if let Some(driver) = self.ports[port].driver.take() {
             self.done += driver.done();
         }
@@ -275,6 +233,11 @@ impl Os {
         self.ports[port].stage = stage;
         self.ports[port].turn += 1;
         self.ports[port].resetting = false;
+    }
+
+    /// Where it has put what is behind its ports.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     pub(crate) fn stage(&self, port: usize) -> Stage {
@@ -343,14 +306,14 @@ impl Os {
             let entry = &mut self.ports[port];
             if entry.again && !entry.busy && entry.script.is_empty() && !booting {
                 entry.again = false;
-                self.read(port, port_id(port), SLOT, Then::Status);
+                self.read(port, self.layout.port_id(port), SLOT, Then::Status);
             }
             let entry = &mut self.ports[port];
             if !entry.busy
                 && let Some(access) = entry.script.pop_front()
             {
                 entry.busy = true;
-                emit_access(port, self.boots, access, out);
+                emit_access((port, self.boots), &self.layout, access, out);
             }
             if let Some(driver) = &mut entry.driver {
                 driver.work(now, &mut self.memory, out, &profile.work, &others)?;
@@ -384,22 +347,24 @@ impl Os {
         let value = payload.first_chunk().map_or(u32::MAX, |word| u32::from_le_bytes(*word));
         let good = done.status == CplStatus::Success;
         match then {
-            Then::Nothing | Then::BusReset | Then::GaveUp => {}
+            Then::Nothing | Then::BusReset { .. } | Then::AccessControl { .. } | Then::GaveUp => {}
+            Then::FunctionReset => self.function_reset(now, port, good && !done.doubtful),
             Then::Booted => self.booting = false,
             Then::Set if good => {}
             Then::Status if good => self.status(now, port, value),
             Then::Status => {}
             Then::Found if good && value == ID => self.configure(port),
             Then::Found if good && value == DRIVE_ID => {
-                self.read(port, device_id(port), CLASS, Then::Class);
+                self.read(port, self.layout.device_id(port), CLASS, Then::Class);
             }
             Then::Class if good && value >> 8 == DRIVE_CLASS => self.configure_drive(port),
+            Then::Sized if good => self.place(port, value),
             Then::Found | Then::Class => self.not_yet(now, port),
             Then::Enabled if good => self.ready(port),
-            Then::Enabled | Then::Set if self.stage(port) == Stage::Enumerating => {
+            Then::Enabled | Then::Set | Then::Sized if self.stage(port) == Stage::Enumerating => {
                 self.gone(port);
             }
-            Then::Enabled | Then::Set => {}
+            Then::Enabled | Then::Set | Then::Sized => {}
             Then::LetGo => {
                 self.let_go += 1;
                 self.go(port, Stage::Empty);
@@ -426,10 +391,15 @@ impl Os {
     }
 }
 
-fn emit_access(port: usize, boot: u32, access: Access, out: &mut Egress<Purpose>) {
+fn emit_access(
+    (port, boot): (usize, u32),
+    layout: &Layout,
+    access: Access,
+    out: &mut Egress<Purpose>,
+) {
     let Access { at, register, write, then } = access;
     let (requester, tag) = (super::HOST_ID, Tag::new(0).expect("a tag"));
-    let type1 = at.bus().get() != 1;
+    let type1 = at != layout.upstream();
     let data = write.unwrap_or_default().0.to_le_bytes();
     let kind = match write {
         None => {
@@ -448,8 +418,7 @@ fn emit_access(port: usize, boot: u32, access: Access, out: &mut Egress<Purpose>
             }
         }
     };
-    // Beyond the ports' own bus is the device.
-    let device = at.bus().get() > 2;
+    let device = layout.is_device(at);
     out.push(&Repr::new(kind), Purpose::Access { port, boot, device, then });
 }
 

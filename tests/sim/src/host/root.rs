@@ -2,8 +2,8 @@
 
 use super::memory::Memory;
 use super::{HOST_ID, Purpose};
-use crate::device::fetch_add;
-use crate::egress::{Egress, completion};
+use crate::device::atomic;
+use crate::egress::{Egress, Piece, completion, pieces};
 use crate::oracle::Verdict;
 use crate::random::Random;
 use tlp_codec::tlp::{AtomicOp, CplStatus, Packet, TlpType};
@@ -40,7 +40,7 @@ pub(crate) fn answer(
                 refuse(out);
                 return Ok(false);
             };
-            let old = fetch_add(bytes, AtomicOp::FetchAdd, operand);
+            let old = atomic(bytes, AtomicOp::FetchAdd, operand);
             let count = old.len() as u16;
             let mut repr = completion(packet, id, CplStatus::Success, (count, 0), &old);
             repr.attributes.id_based_ordering = random.chance(400_000);
@@ -51,8 +51,7 @@ pub(crate) fn answer(
     Ok(true)
 }
 
-/// A read in one or several completions, cut at boundaries of its own choice (PCIe 5.0 section
-/// 2.3.1.1).
+/// A read in one or several completions.
 fn read(
     packet: &Packet<&[u8]>,
     (purpose, payload): (Purpose, usize),
@@ -60,32 +59,13 @@ fn read(
     out: &mut Egress<Purpose>,
     random: &mut Random,
 ) {
-    let enables = packet.byte_enables();
-    let mut left = enables.byte_count(packet.length_dw());
-    let mut lower = enables.lower_address(packet.address());
-    let mut at = 0;
     // The completer's own choice, as are the boundaries.
     let by_id = random.chance(400_000);
-    while left > 0 {
-        let address = packet.address() as usize + at;
-        let skip = usize::from(lower & 3);
-        let whole = (usize::from(left) + skip).div_ceil(4) * 4;
-        let most = payload - address % BOUNDARY;
-        let length = if whole <= most && !random.chance(200_000) {
-            whole
-        } else {
-            let boundaries = (most / BOUNDARY).max(1) as u64;
-            let cut = random.between(1, boundaries) as usize * BOUNDARY - address % BOUNDARY;
-            cut.min(whole)
-        };
-        let data = &bytes[at..at + length];
+    for Piece { at, length, says, .. } in pieces(packet, (payload, BOUNDARY), random) {
         let id = (HOST_ID, packet.tag());
-        let mut repr = completion(packet, id, CplStatus::Success, (left, lower), data);
+        let data = &bytes[at..at + length];
+        let mut repr = completion(packet, id, CplStatus::Success, says, data);
         repr.attributes.id_based_ordering = by_id;
         out.push(&repr, purpose);
-        let given = (length - skip).min(left.into()) as u16;
-        left -= given;
-        at += length;
-        lower = (packet.address() as usize + at) as u8 & 0x7f;
     }
 }

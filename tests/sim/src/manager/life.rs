@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// A store in memory, that a crash can hit at any write.
 #[derive(Default)]
@@ -115,7 +115,9 @@ impl Life {
             tokio::spawn(operations::watchdog::run(manager.clone()));
             tokio::spawn(operations::grace::run(manager.clone()));
             let recorder = manager.clone();
-            tokio::spawn(async move { recorder.record_events(queues.events).await });
+            tokio::spawn(
+                async move { recorder.record_events(queues.events, &Notify::new()).await },
+            );
             (manager, tokio::time::Instant::now())
         });
         Self {

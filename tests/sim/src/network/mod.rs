@@ -8,7 +8,7 @@ mod damage;
 mod port;
 
 use crate::profile::{Fabric, Trouble};
-use port::{Fate, Port};
+use port::{CUT, Fate, Port};
 use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::ids::BindingKey;
@@ -65,6 +65,13 @@ pub(crate) enum Cables {
     Plane { path: u8 },
 }
 
+impl Cables {
+    /// Of a node's path what it sends, or what it gets.
+    pub(crate) const fn one_way(node: usize, path: u8, sends: bool) -> Self {
+        if sends { Self::From { node, path } } else { Self::To { node, path } }
+    }
+}
+
 /// The network.
 pub(crate) struct Network {
     nodes: usize,
@@ -81,6 +88,8 @@ pub(crate) struct Network {
     pub(crate) arrived: u64,
     pub(crate) lost: u64,
     pub(crate) marked: u64,
+    /// Of those that were lost, the ones that a cable did not carry which carried the other direction.
+    pub(crate) lost_one_way: u64,
 }
 
 impl Network {
@@ -103,6 +112,7 @@ impl Network {
             arrived: 0,
             lost: 0,
             marked: 0,
+            lost_one_way: 0,
         }
     }
 
@@ -116,6 +126,28 @@ impl Network {
 
     fn between(&self, path: usize, from_hosts: bool) -> usize {
         self.nodes * self.paths * 2 + path * 2 + usize::from(from_hosts)
+    }
+
+    /// The other direction of a cable.
+    fn opposite(&self, port: usize) -> usize {
+        let ends = self.nodes * self.paths;
+        match port {
+            _ if port < ends => port + ends,
+            _ if port < 2 * ends => port - ends,
+            _ => 2 * ends + ((port - 2 * ends) ^ 1),
+        }
+    }
+
+    /// Since when a path between two nodes is whole in both directions, if it is: everything passes,
+    /// in its time, but for what is lost by itself now and then.
+    pub(crate) fn whole_since(&self, now: Instant, nodes: [usize; 2], path: u8) -> Option<Instant> {
+        let plane = usize::from(path);
+        let ends = nodes.map(|node| [self.leaving(node, plane), self.reaching(node, plane)]);
+        let between = [false, true].map(|from_hosts| self.between(plane, from_hosts));
+        let mut ports = ends.into_iter().flatten().chain(between);
+        ports.try_fold(Instant::ZERO, |since, port| {
+            Some(since.max(self.ports[port].whole_since(now)?))
+        })
     }
 
     /// Frames on their way.
@@ -178,7 +210,12 @@ impl Network {
             flight.marked = true;
         }
         match fate {
-            Fate::Lost(why) => self.lose(number, why),
+            Fate::Lost(why) => {
+                let at = usize::from(flight.hops[flight.left as usize]);
+                let one_way = why == CUT && self.ports[self.opposite(at)].carries(now);
+                self.lost_one_way += u64::from(one_way);
+                self.lose(number, why)
+            }
             Fate::Comes { at, again: None, .. } => Moved::Goes([Some((at, number)), None]),
             Fate::Comes { at, again: Some(again), .. } => {
                 let (bytes, harm) = (flight.bytes.clone(), flight.harm.clone());
@@ -251,13 +288,13 @@ impl Network {
     }
 
     /// They are whole again.
-    pub(crate) fn mend(&mut self, cables: Cables) {
-        self.each(cables, |port| port.down = port.down.saturating_sub(1));
+    pub(crate) fn mend(&mut self, now: Instant, cables: Cables) {
+        self.each(cables, |port| port.mend(now));
     }
 
     /// A fault of [`Network::storm`], [`Network::shrink`] or [`Network::spike`] is over.
-    pub(crate) fn end(&mut self, cables: Cables, id: u32) {
-        self.each(cables, |port| port.end(id));
+    pub(crate) fn end(&mut self, now: Instant, cables: Cables, id: u32) {
+        self.each(cables, |port| port.end(now, id));
     }
 
     /// The switches of a plane are rebooted: what is in them is gone.

@@ -9,8 +9,13 @@ use std::time::Duration;
 
 /// Preamble, Ethernet header, frame check sequence and gap: bytes on the cable beside the frame.
 const OVERHEAD: usize = 8 + 14 + 4 + 12;
+/// What loses more than so many in a million by itself is not whole.
+const RARELY_PPM: u32 = 50_000;
 /// What Ethernet pads a payload to.
 const SHORTEST: usize = 46;
+
+/// Why a frame is lost where nothing passes.
+pub(super) const CUT: &str = "the cable is cut";
 
 /// What becomes of a frame that enters a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,10 @@ pub(super) struct Port {
     always: Trouble,
     /// How many faults hold it down.
     pub(super) down: u32,
+    /// It died by itself until then.
+    dead_until: Instant,
+    /// Since when it is whole, but for what `paused_until` and `dead_until` say.
+    whole_since: Instant,
     /// Smaller frames only, one entry for each fault.
     shrunk: Vec<(u32, usize)>,
     /// Frames take so much longer.
@@ -51,6 +60,8 @@ impl Port {
             storms: Vec::new(),
             always,
             down: 0,
+            dead_until: Instant::ZERO,
+            whole_since: Instant::ZERO,
             shrunk: Vec::new(),
             spikes: Vec::new(),
             in_burst: false,
@@ -62,6 +73,27 @@ impl Port {
     pub(super) fn heal(&mut self) {
         self.always = Trouble::default();
         self.in_burst = false;
+        self.whole_since = self.whole_since.max(self.dead_until);
+        self.dead_until = Instant::ZERO;
+    }
+
+    /// Whether anything passes.
+    pub(super) fn carries(&self, now: Instant) -> bool {
+        self.down == 0 && self.dead_until <= now
+    }
+
+    /// Since when everything passes, in its time, if it does.
+    pub(super) fn whole_since(&self, now: Instant) -> Option<Instant> {
+        let faults = self.storms.len() + self.shrunk.len() + self.spikes.len();
+        let faults = faults + usize::from(self.always.loss_ppm > RARELY_PPM);
+        let whole = self.carries(now) && faults == 0 && !self.in_burst && self.paused_until <= now;
+        whole.then(|| self.whole_since.max(self.paused_until).max(self.dead_until))
+    }
+
+    /// One of the faults that hold it down is over.
+    pub(super) fn mend(&mut self, now: Instant) {
+        self.down = self.down.saturating_sub(1);
+        self.whole_since = now;
     }
 
     pub(super) fn storm(&mut self, id: u32, trouble: Trouble) {
@@ -81,15 +113,17 @@ impl Port {
     }
 
     /// A fault is over.
-    pub(super) fn end(&mut self, id: u32) {
+    pub(super) fn end(&mut self, now: Instant, id: u32) {
+        self.whole_since = now;
         self.storms.retain(|s| s.0 != id);
         self.shrunk.retain(|s| s.0 != id);
         self.spikes.retain(|s| s.0 != id);
         self.in_burst &= !self.storms.is_empty();
     }
 
-    fn lost(&mut self, trouble: &Trouble) -> bool {
+    fn lost(&mut self, now: Instant, trouble: &Trouble) -> bool {
         if self.in_burst {
+            self.whole_since = now;
             self.in_burst = !self.random.chance(trouble.burst_end_ppm.max(1));
             return true;
         }
@@ -106,8 +140,8 @@ impl Port {
 
     /// A frame enters at `now`; what is changed of it is noted.
     pub(super) fn enter(&mut self, now: Instant, frame: &mut [u8], harm: &mut Harm) -> Fate {
-        if self.down > 0 {
-            return Fate::Lost("the cable is cut");
+        if !self.carries(now) {
+            return Fate::Lost(CUT);
         }
         let mtu = self.shrunk.iter().map(|s| s.1).min().unwrap_or(self.cable.mtu);
         if frame.len() > mtu {
@@ -118,6 +152,7 @@ impl Port {
         let waits = start.saturating_since(now.max(self.paused_until)).as_nanos() as u64;
         let queued = waits.saturating_mul(self.cable.rate_mbps) / 8_000;
         if queued > self.cable.queue_kb * 1024 {
+            self.whole_since = now;
             return Fate::Lost("the queue is full");
         }
         let marked = self.cable.mark_kb > 0 && queued > self.cable.mark_kb * 1024;
@@ -136,7 +171,12 @@ impl Port {
             if trouble == Trouble::default() {
                 continue;
             }
-            if self.lost(&trouble) {
+            if self.random.chance(trouble.dies_ppm) {
+                let lasts = self.random.between(1, trouble.dies_us.max(1));
+                self.dead_until = now + Duration::from_micros(lasts);
+                return Fate::Lost(CUT);
+            }
+            if self.lost(now, &trouble) {
                 return Fate::Lost("lost on the cable");
             }
             if self.damaged(&trouble, frame.len()) {

@@ -13,11 +13,16 @@ fn fabric(tiers: usize) -> Fabric {
 
 /// Sends frames at once and says when each came, in order of arrival.
 fn send(network: &mut Network, count: usize, length: usize) -> Vec<Instant> {
+    send_every(network, count, length, Duration::ZERO)
+}
+
+/// As [`send`], with so much time between them.
+fn send_every(network: &mut Network, count: usize, length: usize, gap: Duration) -> Vec<Instant> {
     let mut agenda = crate::clock::Agenda::new();
     for number in 0..count {
         let frame = vec![number as u8; length];
         let flight = network.send(0, 2, 1, &frame).unwrap();
-        agenda.plan(agenda.now(), flight);
+        agenda.plan(agenda.now() + gap * number as u32, flight);
     }
     let mut came = Vec::new();
     while let Some(flight) = agenda.pop(Instant::FAR_FUTURE) {
@@ -84,15 +89,54 @@ fn what_is_cut_is_mended_and_a_reboot_loses_what_is_under_way() {
     let cables = Cables::Of { node: 2, path: 1 };
     network.cut(cables);
     assert!(send(&mut network, 5, 100).is_empty());
-    network.mend(cables);
+    network.mend(Instant::ZERO, cables);
     assert_eq!(send(&mut network, 5, 100).len(), 5);
     let under_way = network.send(0, 2, 1, &[0; 64]).unwrap();
     network.reboot(1);
     assert!(matches!(network.step(Instant::ZERO, under_way), Moved::Lost(..)));
     network.shrink(Cables::Plane { path: 1 }, 1, 500);
     assert!(send(&mut network, 5, 501).is_empty());
-    network.end(Cables::Plane { path: 1 }, 1);
+    network.end(Instant::ZERO, Cables::Plane { path: 1 }, 1);
     assert_eq!(send(&mut network, 5, 501).len(), 5);
+}
+
+#[test]
+fn what_dies_one_way_carries_the_other() {
+    for sends in [false, true] {
+        let mut network = Network::new(1, &fabric(2), Trouble::default());
+        network.cut(Cables::one_way(0, 1, sends));
+        assert_eq!(send(&mut network, 5, 100).len(), if sends { 0 } else { 5 });
+        assert_eq!(network.lost_one_way, if sends { 5 } else { 0 });
+        network.cut(Cables::one_way(0, 1, !sends));
+        assert!(send(&mut network, 5, 100).is_empty());
+        assert_eq!(network.lost_one_way, if sends { 5 } else { 0 }, "it is dead both ways");
+    }
+    let dies = Trouble { dies_ppm: 20_000, dies_us: 50, ..Trouble::default() };
+    let mut network = Network::new(3, &fabric(1), dies);
+    let came = send_every(&mut network, 400, 1000, Duration::from_micros(10)).len();
+    assert!((200..390).contains(&came), "{came}: it comes back by itself");
+    assert_eq!(network.lost_one_way, 400 - came as u64);
+    network.heal();
+    assert!(network.ports.iter().all(|port| port.carries(Instant::ZERO)));
+}
+
+#[test]
+fn a_path_is_whole_since_its_last_fault_on_any_of_its_cables() {
+    let at = |us| Instant::ZERO + Duration::from_micros(us);
+    let mut network = Network::new(1, &fabric(2), Trouble::default());
+    let whole = |network: &Network, us, path| network.whole_since(at(us), [0, 2], path);
+    network.cut(Cables::From { node: 2, path: 1 });
+    assert_eq!(whole(&network, 10, 1), None);
+    assert_eq!(whole(&network, 10, 0), Some(at(0)));
+    network.mend(at(20), Cables::From { node: 2, path: 1 });
+    network.cut(Cables::Of { node: 1, path: 1 });
+    assert_eq!(whole(&network, 30, 1), Some(at(20)), "another node's are no part of it");
+    network.pause(Cables::Plane { path: 1 }, at(50));
+    assert_eq!([whole(&network, 40, 1), whole(&network, 60, 1)], [None, Some(at(50))]);
+    network.shrink(Cables::Plane { path: 0 }, 7, 1000);
+    assert_eq!(whole(&network, 60, 0), None);
+    network.end(at(70), Cables::Plane { path: 0 }, 7);
+    assert_eq!(whole(&network, 80, 0), Some(at(70)));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Who is bound to whom, by what the manager asked for and the proxies said yes to, and what is
 //! under way on each binding.
 
+use super::access::Access;
 use super::order::{Flow, Seen};
 use super::peers::Aside;
 use super::spells::Spells;
 use super::{Verdict, Violation};
 use crate::host::{host_name, slot_name};
 use proxy_core::time::Instant;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tlp_codec::tlp::Class;
 
 /// One binding, for ever: its epoch is never used again.
@@ -26,9 +27,15 @@ pub(crate) struct Binding {
     pub(crate) standing: Standing,
     /// How often something happened that excuses a loss, or it was in use again.
     pub(super) upsets: u64,
-    /// The last TLP to the device before its host reset the bus, and the last one of the device
-    /// before it was reset.
-    reset_after: (u64, u64),
+    /// Of each time that its host reset the device, and that is not known to be over: the last TLP
+    /// to the device before it.
+    resets: VecDeque<u64>,
+    /// The last TLP of the device before it was reset, and that of its function before that alone
+    /// was.
+    reset_after: u64,
+    function_after: u64,
+    /// When the function alone was reset last: it forgot what it had been asked.
+    function_reset: Option<Instant>,
     /// The last request of the run when its device was reset: those of the device until then it
     /// has forgotten, and what answers them is dropped wherever it is.
     forgotten: u64,
@@ -63,8 +70,11 @@ pub(crate) enum Standing {
 pub(crate) struct Bindings {
     all: Vec<Binding>,
     by_name: BTreeMap<(usize, usize, u32), usize>,
-    /// TLPs that devices sent each other.
+    /// TLPs that devices sent each other, and those of them that went by a root complex.
     pub(crate) aside: u64,
+    pub(crate) by_root: u64,
+    /// Which way they have to go.
+    pub(crate) access: Access,
 }
 
 impl Bindings {
@@ -92,7 +102,10 @@ impl Bindings {
                 aside: BTreeMap::new(),
                 standing,
                 upsets: 0,
-                reset_after: (0, 0),
+                resets: VecDeque::new(),
+                reset_after: 0,
+                function_after: 0,
+                function_reset: None,
                 forgotten: 0,
                 begun: false,
                 stillborn: false,
@@ -173,8 +186,15 @@ impl Binding {
             // Another state: what was sent meanwhile is not owed now, either.
             self.upsets += 1;
             self.gave_up = None;
-            // What the device sent before its reset came before it was found again, or never comes.
-            self.up.drop_before(self.reset_after.1, &Class::ALL);
+            // What the device sent before its reset came before it was found again, or never comes;
+            // nor does what was sent to it before its host asked for that.
+            self.up.drop_before(self.reset_after, &Class::ALL);
+            // Of a function that was reset alone only what is posted is in order with the answer that
+            // it was found by.
+            self.up.drop_before(self.function_after, &[Class::Posted]);
+            if let Some(last) = self.resets.drain(..).next_back() {
+                self.down.drop_before(last, &Class::ALL);
+            }
         }
     }
 
@@ -193,19 +213,35 @@ impl Binding {
         self.aside.values_mut().for_each(Aside::relax);
     }
 
-    /// Its host resets the bus that the device is on.
+    /// Its host resets the device: the bus that it is on, or everything below the root complex.
     pub(crate) fn reset_begins(&mut self) {
         self.unsettle();
-        self.reset_after.0 = self.down.sent();
+        self.resets.push_back(self.down.sent());
     }
 
     /// The device forgets everything, requests up to this one, too; what was sent to it before its
-    /// host asked for that never comes.
+    /// host asked for that never comes. Of several resets that it asked for, this may be the first.
     pub(crate) fn device_was_reset(&mut self, last_request: u64) {
         self.unsettle();
         self.forgotten = last_request;
-        self.down.drop_before(self.reset_after.0, &Class::ALL);
-        self.reset_after.1 = self.up.sent();
+        if let Some(last) = self.resets.pop_front() {
+            self.down.drop_before(last, &Class::ALL);
+        }
+        self.reset_after = self.up.sent();
+    }
+
+    /// As [`Binding::device_was_reset`], of the function alone: it has forgotten what it had asked, and
+    /// what it had been asked and did not answer. No record flushes what is under way.
+    pub(crate) fn function_was_reset(&mut self, now: Instant, last_request: u64) {
+        self.unsettle();
+        self.forgotten = last_request;
+        self.function_after = self.up.sent();
+        self.function_reset = Some(now);
+    }
+
+    /// Whether the function was reset alone since something was asked of it.
+    pub(crate) fn forgot(&self, since: Instant) -> bool {
+        self.function_reset.is_some_and(|at| since <= at)
     }
 
     /// It failed, or is taken back.
@@ -248,10 +284,12 @@ impl Binding {
         !self.is_sound() || gave_up || spells.within(since, now)
     }
 
-    /// A TLP of the root complex was taken in.
-    pub(crate) fn sent_down(&mut self, now: Instant, seen: Seen, request: u64) {
+    /// A TLP of the root complex was taken in; its device may have taken nothing for so long that it is
+    /// given up.
+    pub(crate) fn sent_down(&mut self, now: Instant, seen: Seen, request: u64, given_up: bool) {
         let forgotten = seen.class == Class::Completion && self.has_forgotten(request);
-        let optional = !self.is_sound() || self.given_up.contains(&request) || forgotten;
+        let lost = given_up || self.given_up.contains(&request) || forgotten;
+        let optional = !self.is_sound() || lost;
         self.down.send(now, seen, request, optional);
     }
 
@@ -324,9 +362,37 @@ mod tests {
         binding.device_was_reset(7);
         binding.settle();
         binding.sent_up(at(2), read, 8, false);
-        binding.sent_down(at(3), answer, 7);
+        binding.sent_down(at(3), answer, 7, false);
         assert_eq!(binding.down.owed().0, 0);
-        binding.sent_down(at(3), answer, 8);
+        binding.sent_down(at(3), answer, 8, false);
         assert_eq!(binding.down.owed().0, 1);
+    }
+
+    fn write(address: u64) -> Seen {
+        let (requester, tag) = (Bdf::from_bits(9), Tag::new(1).unwrap());
+        let (enables, hint, data) = (ByteEnables::all(1), None, &[0; 4]);
+        seen(Kind::MemWrite { requester, tag, address, enables, hint, data })
+    }
+
+    #[test]
+    fn a_device_gets_nothing_of_before_its_reset() {
+        let mut bindings = Bindings::default();
+        let index = bindings.find(0, 0, 0, 1).unwrap();
+        let binding = bindings.get(index);
+        // Two resets: what was sent between them may come until the second one.
+        for n in 0..5 {
+            binding.sent_down(at(1), write(n * 4), 0, false);
+            if n == 1 || n == 3 {
+                binding.reset_begins();
+            }
+        }
+        assert!(binding.down.deliver(write(0), None).is_ok(), "it is not reset yet");
+        binding.device_was_reset(0);
+        assert!(binding.down.deliver(write(4), None).is_err());
+        assert!(binding.down.deliver(write(8), None).is_ok());
+        // Two that became one: with the second it is found again.
+        binding.settle();
+        assert!(binding.down.deliver(write(12), None).is_err());
+        assert!(binding.down.deliver(write(16), None).is_ok());
     }
 }

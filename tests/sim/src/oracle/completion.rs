@@ -4,6 +4,7 @@ use super::{Verdict, Violation};
 use proxy_core::time::Instant;
 use std::ops::Range;
 use std::time::Duration;
+use tlp_codec::ids::Bdf;
 use tlp_codec::tlp::{CplStatus, Packet, TlpType};
 
 /// What a request's completions have to look like (PCIe 5.0 section 2.3.1.1).
@@ -26,6 +27,7 @@ pub(crate) struct Asked<T> {
     pub(crate) purpose: T,
     /// When the proxy took it.
     pub(crate) since: Instant,
+    pub(crate) requester: Bdf,
     configuration: bool,
     owed: Owed,
     /// The data so far.
@@ -82,6 +84,11 @@ impl<T: Copy> Requests<T> {
         Some(tag as u16)
     }
 
+    /// The first tag is the next one again: what comes too late finds somebody.
+    pub(crate) fn begin_anew(&mut self) {
+        self.next = self.tags.start;
+    }
+
     pub(crate) fn live(&self) -> usize {
         self.live
     }
@@ -105,24 +112,29 @@ impl<T: Copy> Requests<T> {
             matches!(kind, TlpType::CfgRd0 | TlpType::CfgRd1 | TlpType::CfgWr0 | TlpType::CfgWr1);
         let place = &mut self.by_tag[packet.tag().get() as usize];
         debug_assert!(place.is_none(), "a tag is used once at a time");
-        *place = Some(Asked { request, purpose, since: now, configuration, owed, got: 0 });
+        let (since, requester) = (now, packet.requester());
+        *place = Some(Asked { request, purpose, since, requester, configuration, owed, got: 0 });
         self.live += 1;
         self.oldest = self.oldest.min(now);
     }
 
     /// The request that a completion says it is for.
     pub(crate) fn of(&self, tlp: &[u8]) -> Verdict<Asked<T>> {
-        let tag =
-            Packet::new_checked(tlp).map_err(|e| Violation::new(1, e.to_string()))?.tag().get();
+        let packet = Packet::new_checked(tlp).map_err(|e| Violation::new(1, e.to_string()))?;
+        let tag = packet.tag().get();
         let asked = self.by_tag.get(tag as usize).copied().flatten();
-        asked.ok_or_else(|| {
-            Violation::new(
-                3,
-                format!(
-                    "a completion for tag {tag:#x}, which nothing waits under: twice or crossed"
-                ),
-            )
-        })
+        let Some(asked) = asked else {
+            let what = format!(
+                "a completion for tag {tag:#x}, which nothing waits under: twice or crossed"
+            );
+            return Err(Violation::new(3, what));
+        };
+        if packet.requester() != asked.requester {
+            let (is, request) = (packet.requester(), asked.request);
+            let what = format!("a completion of request {request} is for requester {is}");
+            return Err(Violation::new(3, what));
+        }
+        Ok(asked)
     }
 
     /// A completion came. Of a device that answers twice or under wrong tags (`doubtful`) it may be
@@ -189,15 +201,21 @@ impl<T: Copy> Requests<T> {
         by_tag.filter_map(|(tag, asked)| Some((tag as u16, asked.as_ref()?)))
     }
 
-    /// Whether something waits for longer than it may.
-    pub(crate) fn check(&mut self, now: Instant, bound: Duration) -> Verdict {
+    /// Whether something waits for longer than it may; `still`: how long who has to end it stood still
+    /// since then.
+    pub(crate) fn check(
+        &mut self,
+        now: Instant,
+        bound: Duration,
+        still: impl Fn(Instant) -> Duration,
+    ) -> Verdict {
         if self.live == 0 || now.saturating_since(self.oldest) <= bound {
             return Ok(());
         }
         let oldest = self.by_tag.iter().flatten().min_by_key(|asked| asked.since);
         let Some(oldest) = oldest else { return Ok(()) };
         self.oldest = oldest.since;
-        if now.saturating_since(oldest.since) <= bound {
+        if now.saturating_since(oldest.since) <= bound + still(oldest.since) {
             return Ok(());
         }
         let age = now.saturating_since(oldest.since);

@@ -16,6 +16,7 @@
 //! What a read may return is checked where it was asked for: by the model of the driver
 //! (`host::driver`) and by the model of the device (`device::engine`).
 
+pub(crate) mod access;
 pub(crate) mod binding;
 pub(crate) mod blocks;
 pub(crate) mod bounds;

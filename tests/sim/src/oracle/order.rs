@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     of_write: bool,
     /// An I/O, configuration or atomic request with data ("NPR with Data").
     with_data: bool,
+    /// A completion that refuses, without data: a proxy may have said it by itself.
+    pub(super) refuses: bool,
     /// It went before its function had an address, and so on another binding than its function's,
     /// between which and this one there is no order (`wire.md`, section 9).
     unplaced: bool,
@@ -45,9 +47,15 @@ impl Seen {
             by_id: attributes.id_based_ordering,
             id: id.bits(),
             of_write: false,
+            refuses: completion && is_made_up(tlp),
             with_data: class == Class::NonPosted && packet.has_data(),
             unplaced: false,
         })
+    }
+
+    /// Whether it has relaxed ordering.
+    pub(crate) fn is_relaxed(&self) -> bool {
+        self.relaxed
     }
 
     /// A request to where its function will have its memory, and had nothing yet; or its answer.
@@ -112,6 +120,11 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    /// Whether it need not come.
+    pub(crate) fn is_optional(&self) -> bool {
+        self.optional
+    }
+
     /// As [`Seen::unplaced`].
     pub(crate) fn is_unplaced(&self) -> bool {
         self.seen.unplaced
@@ -143,6 +156,17 @@ impl Flow {
 
     /// A proxy gave a TLP out at the other end; for a completion, of this request.
     pub(crate) fn deliver(&mut self, seen: Seen, request: Option<u64>) -> Verdict<Sent> {
+        self.deliver_by(seen, request, false)
+    }
+
+    /// As [`Flow::deliver`]; if it is `apart`, a completion came another way than what is posted, and
+    /// between the two there is no order.
+    pub(crate) fn deliver_by(
+        &mut self,
+        seen: Seen,
+        request: Option<u64>,
+        apart: bool,
+    ) -> Verdict<Sent> {
         let queue = &self.under_way[seen.class as usize];
         let alike = |sent: &Sent| {
             sent.seen.digest == seen.digest && request.is_none_or(|request| request == sent.request)
@@ -163,7 +187,7 @@ impl Flow {
             ));
         }
         self.check_same_class(at, &sent)?;
-        if seen.class != Class::Posted {
+        if seen.class != Class::Posted && !(apart && seen.class == Class::Completion) {
             self.check_posted(self.under_way[0].len(), &sent)?;
         }
         self.under_way[seen.class as usize].remove(at);

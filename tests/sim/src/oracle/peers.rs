@@ -5,11 +5,14 @@
 //! Either device can be reset, released or lost at any time. Then what is under way between the two
 //! may come or not; at the other end it may even come to the port's next tenant, if it was behind
 //! the switch already: addresses are the host's, and who is behind them is its affair.
+//!
+//! Where the switch redirects it (`access`), it comes to the root complex, which passes it on: that is
+//! a flow of its own, too.
 
 use super::binding::{Binding, Bindings};
 use super::order::{Flow, Seen, Sent};
 use super::{Verdict, Violation};
-use crate::host::port_name;
+use crate::host::{first, port_name};
 use proxy_core::time::Instant;
 
 /// A binding, and how often it had been upset: what was sent to it before that may be lost.
@@ -19,6 +22,8 @@ pub(crate) type State = (usize, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     flow: Flow,
+    /// What the root complex passed on of it.
+    via: Flow,
     /// Who was there when something was sent last.
     target: Option<State>,
 }
@@ -26,11 +31,12 @@ pub(crate) struct Aside {
 impl Aside {
     pub(super) fn relax(&mut self) {
         self.flow.relax();
+        self.via.relax();
     }
 
     fn relax_unless(&mut self, target: Option<State>) {
         if self.target != target {
-            self.flow.relax();
+            self.relax();
         }
     }
 }
@@ -53,11 +59,38 @@ impl Bindings {
     pub(crate) fn sent_aside(
         &mut self,
         now: Instant,
-        (seen, request): (Seen, u64),
-        (from, port): (usize, usize),
+        sent: (Seen, u64),
+        way: (usize, usize),
         target: Option<usize>,
         optional: bool,
     ) {
+        let aside = self.aside_for(sent.1, way, target, optional);
+        aside.0.flow.send(now, sent.0, sent.1, aside.1);
+        self.aside += 1;
+    }
+
+    /// The root complex passes on what a device sent another one.
+    pub(crate) fn passed_on(
+        &mut self,
+        now: Instant,
+        sent: (Seen, u64),
+        way: (usize, usize),
+        target: Option<usize>,
+        optional: bool,
+    ) {
+        let aside = self.aside_for(sent.1, way, target, optional);
+        aside.0.via.send(now, sent.0, sent.1, aside.1);
+        self.by_root += 1;
+    }
+
+    /// Where that is noted that a binding sends the device behind a port, and whether it need not come.
+    fn aside_for(
+        &mut self,
+        request: u64,
+        (from, port): (usize, usize),
+        target: Option<usize>,
+        optional: bool,
+    ) -> (&mut Aside, bool) {
         let target = self.state(target);
         let gave_up = |index: usize| self.all()[index].has_given_up(request);
         let optional = optional
@@ -70,8 +103,7 @@ impl Bindings {
         let aside = self.get(from).aside.entry(port).or_default();
         aside.relax_unless(target);
         aside.target = target;
-        aside.flow.send(now, seen, request, optional);
-        self.aside += 1;
+        (aside, optional)
     }
 
     /// The binding behind a port that has such a TLP under way to a binding of its host.
@@ -83,12 +115,51 @@ impl Bindings {
         request: Option<u64>,
     ) -> Option<usize> {
         let (host, port) = (self.all()[to].host, self.all()[to].port?);
-        let sends = |index: &usize| {
-            let binding = &self.all()[*index];
+        self.sender_where(host, (from_port, port), |aside| {
+            aside.flow.knows(seen, request) || aside.via.knows(seen, request)
+        })
+    }
+
+    /// As [`Bindings::sender_aside`], to the binding that is behind a port of a host, of what no root
+    /// complex has passed on.
+    pub(crate) fn sender_to_root(
+        &self,
+        host: usize,
+        (from_port, port): (usize, usize),
+        seen: &Seen,
+        request: Option<u64>,
+    ) -> Option<usize> {
+        self.sender_where(host, (from_port, port), |aside| aside.flow.knows(seen, request))
+    }
+
+    /// The last binding that is behind a port of a host and sends the device behind another one such
+    /// things.
+    fn sender_where(
+        &self,
+        host: usize,
+        (from_port, port): (usize, usize),
+        sends: impl Fn(&Aside) -> bool,
+    ) -> Option<usize> {
+        let is_sender = |binding: &Binding| {
             (binding.host, binding.port) == (host, Some(from_port))
-                && binding.aside.get(&port).is_some_and(|aside| aside.flow.knows(seen, request))
+                && binding.aside.get(&port).is_some_and(&sends)
         };
-        (0..self.all().len()).rev().find(sends)
+        self.all().iter().rposition(is_sender)
+    }
+
+    /// It came to the root complex of its host.
+    pub(crate) fn deliver_to_root(
+        &mut self,
+        (from, port): (usize, usize),
+        seen: Seen,
+        request: Option<u64>,
+    ) -> Verdict<Sent> {
+        let binding = &self.all()[from];
+        let place = (binding.host, first(binding.port.expect("it was found by that")));
+        self.access.came_to_root(place, &seen)?;
+        let apart = self.access.parts(place, true);
+        let aside = self.get(from).aside.get_mut(&port).expect("it was found there");
+        aside.flow.deliver_by(seen, request, apart)
     }
 
     /// It came there. Who sent it, and what it was.
@@ -109,9 +180,16 @@ impl Bindings {
             return Err(Violation::new(1, what));
         };
         let (port, target) = (self.all()[to].port.expect("looked at above"), self.state(Some(to)));
+        let place = (self.all()[to].host, first(from_port));
+        let apart = self.access.parts(place, false);
         let aside = self.get(from).aside.get_mut(&port).expect("looked at above");
         aside.relax_unless(target);
-        Ok((from, aside.flow.deliver(seen, request)?))
+        if aside.via.knows(&seen, request) {
+            return Ok((from, aside.via.deliver(seen, request)?));
+        }
+        let sent = aside.flow.deliver_by(seen, request, apart)?;
+        self.access.came_aside(place, &seen, &sent)?;
+        Ok((from, sent))
     }
 
     /// A request to the device behind a port ended with a cause, but without its answer, which may
@@ -131,8 +209,8 @@ impl Bindings {
     /// oldest is.
     pub(crate) fn owed_aside(&self, from: usize) -> (usize, Option<Instant>) {
         let asides = self.all()[from].aside.values();
-        let owed =
-            asides.filter(|aside| !self.is_upset(aside.target)).map(|aside| aside.flow.owed());
+        let sound = asides.filter(|aside| !self.is_upset(aside.target));
+        let owed = sound.flat_map(|aside| [aside.flow.owed(), aside.via.owed()]);
         owed.fold((0, None), |(count, since), (more, at)| {
             (count + more, since.into_iter().chain(at).min())
         })
@@ -142,9 +220,10 @@ impl Bindings {
 impl Aside {
     pub(super) fn relax_request(&mut self, request: u64) {
         self.flow.relax_request(request);
+        self.via.relax_request(request);
     }
 
-    /// TLPs that came.
+    /// TLPs that came, to the root complex those that it had to pass on.
     pub(super) fn delivered(&self) -> u64 {
         self.flow.delivered
     }

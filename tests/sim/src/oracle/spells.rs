@@ -2,6 +2,13 @@
 //! was over before and what begins afterwards has to be right.
 
 use proxy_core::time::Instant;
+use std::time::Duration;
+
+/// What was stored for it when it takes something again is gone, and its host's proxy knows, within
+/// this time.
+const DRAINS: Duration = Duration::from_millis(50);
+/// Clocks go that much too fast, in parts of it.
+const CLOCKS: u32 = 1000;
 
 /// How a device fails those who ask it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +18,8 @@ pub(crate) enum Fault {
     /// It answers twice, or wrongly: the answer may be for another request that is outstanding,
     /// which PCIe cannot tell, or be none for the one that it is for.
     Lies,
+    /// It takes nothing: whoever asks it is waited for no longer than its host's proxy waits.
+    Stuck,
 }
 
 /// One time of it.
@@ -31,6 +40,10 @@ impl Spells {
     /// It misbehaves so from now on, or not any more.
     pub(crate) fn turn(&mut self, now: Instant, fault: Option<Fault>) {
         if let Some(last) = self.all.last_mut() {
+            if fault == Some(last.fault) && last.until > now {
+                // It goes on.
+                return;
+            }
             last.until = last.until.min(now);
         }
         if let Some(fault) = fault {
@@ -51,6 +64,28 @@ impl Spells {
     /// Whether it misbehaved at all while something was outstanding.
     pub(crate) fn within(&self, since: Instant, now: Instant) -> bool {
         self.all.iter().any(|spell| spell.from <= now && since <= spell.until)
+    }
+
+    fn stuck(&self) -> impl Iterator<Item = &Spell> {
+        self.all.iter().filter(|spell| spell.fault == Fault::Stuck)
+    }
+
+    /// Whether its host's proxy, which waits so long, may give up what is for it then.
+    pub(crate) fn gives_up(&self, now: Instant, hold: Duration) -> bool {
+        let hold = hold - hold / CLOCKS;
+        let held = |spell: &Spell| spell.until.saturating_since(spell.from) >= hold;
+        let mut held_long = self.stuck().filter(|spell| held(spell));
+        held_long
+            .any(|spell| spell.from + hold <= now && now.saturating_since(spell.until) <= DRAINS)
+    }
+
+    /// How long of a time until now it took nothing.
+    pub(crate) fn stuck_for(&self, since: Instant, now: Instant) -> Duration {
+        let all = self.stuck().map(|spell| {
+            let until = if spell.until < now { spell.until + DRAINS } else { now };
+            until.min(now).saturating_since(spell.from.max(since))
+        });
+        all.sum()
     }
 
     /// When it misbehaved last.
@@ -85,6 +120,28 @@ mod tests {
         assert!(!spells.lies(at(19), at(22)), "silence is no lie");
         spells.turn(at(30), None);
         assert!(!spells.within(at(21), at(40)), "nothing goes on");
+    }
+
+    #[test]
+    fn what_is_for_one_that_takes_nothing_is_given_up_after_a_while() {
+        let mut spells = Spells::default();
+        let hold = Duration::from_millis(100);
+        spells.turn(at(1000), Some(Fault::Stuck));
+        assert!(!spells.gives_up(at(1099), hold) && spells.gives_up(at(1100), hold));
+        assert_eq!(spells.stuck_for(at(500), at(1500)), Duration::from_millis(500));
+        spells.turn(at(1500), None);
+        assert!(spells.gives_up(at(1550), hold) && !spells.gives_up(at(1551), hold));
+        assert_eq!(spells.stuck_for(at(1200), at(1600)), Duration::from_millis(350));
+        assert_eq!(spells.stuck_for(at(1551), at(1600)), Duration::ZERO);
+        // It goes on, whoever asks for that.
+        spells.turn(at(3000), Some(Fault::Stuck));
+        spells.turn(at(3090), Some(Fault::Stuck));
+        assert!(spells.gives_up(at(3100), hold));
+        spells.turn(at(3200), None);
+        // Not for long enough.
+        spells.turn(at(4000), Some(Fault::Stuck));
+        spells.turn(at(4090), None);
+        assert!(!spells.gives_up(at(4110), hold));
     }
 
     #[test]

@@ -35,13 +35,14 @@ impl Profile {
 }
 
 fn fabric(fabric: &Fabric) -> Result<()> {
-    let Fabric { hosts, boxes, slots, .. } = *fabric;
+    let &Fabric { hosts, boxes, slots, .. } = fabric;
     within("hosts", hosts, 1..=MAX_PEERS as u64)?;
     within("boxes", boxes, 1..=MAX_PEERS as u64)?;
     within("slots", slots, 1..=MAX_SLOTS as u64)?;
     within("drives", fabric.drives, 0..=slots as u64)?;
     within("functions", fabric.functions, 1..=FUNCTIONS as u64)?;
     pair("ready_ms", fabric.ready_ms, 0..=500)?;
+    fabric.hold_ms.iter().try_for_each(|hold| within("hold_ms", *hold, 1..=10_000))?;
     within("paths", fabric.paths, 1..=MAX_PATHS as u64)?;
     within("tiers", fabric.tiers, 1..=2)?;
     within("frame", fabric.frame, MIN_FRAME as u64..=MAX_FRAME as u64)?;
@@ -81,11 +82,13 @@ fn trouble(trouble: &Trouble) -> Result<()> {
         ("late_ppm", trouble.late_ppm),
         ("escapes_ppm", trouble.escapes_ppm),
         ("lies_ppm", trouble.lies_ppm),
+        ("dies_ppm", trouble.dies_ppm),
     ];
     for (key, chance) in chances {
         within(key, u64::from(chance), PPM)?;
     }
     within("late_us", trouble.late_us, US)?;
+    within("dies_us", trouble.dies_us, US)?;
     within("bit_errors_e12", trouble.bit_errors_e12, 0..=1_000_000_000_000)
 }
 
@@ -96,9 +99,8 @@ fn work(work: &Work) -> Result<()> {
     pair("bytes", work.bytes, 1..=4096)?;
     if work.payload != 0 {
         within("payload", work.payload as u64, 128..=4096)?;
-        let peers = work.peer_writes + work.peer_reads + work.peer_atomics > 0;
         ensure!(
-            !peers || work.payload >= 256,
+            !work.has_peers() || work.payload >= 256,
             "payload: devices that ask each other have 256 or more"
         );
         ensure!(work.payload.is_power_of_two(), "payload: a power of two");
@@ -112,6 +114,7 @@ fn time(time: &Time) -> Result<()> {
     within("busy_ms", time.busy_ms, 1..=*MS.end())?;
     within("settle_ms", time.settle_ms, 1..=*MS.end())?;
     within("crosses_ms", time.crosses_ms, MS)?;
+    within("stands_ms", time.stands_ms, MS)?;
     within("blink_ms", time.blink_ms, MS)
 }
 

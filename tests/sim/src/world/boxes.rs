@@ -5,7 +5,8 @@ use super::room::Room;
 use super::{World, link_config};
 use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
-use crate::host::{FUNCTIONS, all_of, first, port_at, port_of, slot_name, window};
+use crate::host::layout::function_at;
+use crate::host::{FUNCTIONS, all_of, first, slot_name};
 use crate::oracle::binding::Bindings;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::spells::Spells;
@@ -15,13 +16,16 @@ use crate::profile::Profile;
 use crate::random::Drawer;
 use crate::trace::What;
 use proxy_core::boxes::{BoxConfig, BoxRole};
+use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
 use std::convert::Infallible;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{Class, Packet, TlpType};
 
-/// A function's base address registers.
-const BARS: std::ops::Range<u16> = 0x10..0x28;
+/// A function's first base address register, and its upper half.
+const BAR: [u16; 2] = [0x10, 0x14];
+/// In the lowest byte of the first: there is an upper half.
+const WIDE: u8 = 0b100;
 
 /// What a device was asked.
 #[derive(Clone, Copy)]
@@ -164,6 +168,16 @@ pub(super) fn id_of(slot: usize) -> tlp_codec::ids::SlotId {
     slot_id(slot / FUNCTIONS)
 }
 
+/// Whether a function has its address with this: with the upper half, if it has one, which is written
+/// last. All ones only ask for its size.
+fn places(packet: &Packet<&[u8]>) -> bool {
+    if packet.tlp_type() != TlpType::CfgWr0 || packet.payload() == [0xff; 4] {
+        return false;
+    }
+    let narrow = packet.payload().first().is_some_and(|low| low & WIDE == 0);
+    packet.register() == BAR[0] && narrow || packet.register() == BAR[1]
+}
+
 /// The function that a TLP for a slot's device is for.
 fn function_of(packet: &Packet<&[u8]>) -> usize {
     let by_id = |id: Bdf| usize::from(id.function().get());
@@ -171,7 +185,7 @@ fn function_of(packet: &Packet<&[u8]>) -> usize {
         TlpType::Cpl | TlpType::CplD => by_id(packet.requester()),
         TlpType::CfgRd0 | TlpType::CfgWr0 => by_id(packet.destination()),
         TlpType::Msg(_) | TlpType::MsgD(_) => 0,
-        _ => ((packet.address() - window(0)) % 0x10_0000 / 0x1000) as usize,
+        _ => function_at(packet.address()),
     }
 }
 
@@ -182,8 +196,8 @@ fn peer_of(
     bindings: &Bindings,
     hosts: &[HostNode],
 ) -> Option<(usize, Option<usize>)> {
-    let port = port_at(packet.address())?;
     let host = &hosts[bindings.all()[bound?].host];
+    let port = host.os.layout().port_at(packet.address())?;
     Some((port, host.ports.get(port).copied().flatten()))
 }
 
@@ -248,6 +262,9 @@ impl World {
         let now = self.now();
         let entry = &mut self.boxes[index].slots[slot];
         entry.forget(now);
+        if entry.device.is_stuck() && entry.device.set_manner(Manner::Good) {
+            entry.spells.turn(now, None);
+        }
         if let Some(binding) = entry.binding {
             self.bindings.get(binding).device_was_reset(self.requests);
         }
@@ -276,6 +293,9 @@ impl World {
             let full = |slot: &SlotNode| !slot.device.room().contains(Class::NonPosted);
             if slots[all_of(slot)].iter().any(full) {
                 room = room.without(Class::NonPosted);
+            }
+            if slots[slot].device.is_stuck() {
+                room = ClassSet::NONE;
             }
             let Some(length) = role.poll_tlp(local, id_of(slot), room, &mut tlp) else {
                 break Ok(any);
@@ -313,10 +333,12 @@ impl World {
         match seen.class {
             Class::Completion => {
                 let asked = entry.device.end().requests.of(tlp)?;
+                let stuck = !entry.spells.stuck_for(asked.since, now).is_zero();
                 if asked.purpose.peer.is_some() {
                     self.answered_by_peer(&asked, seen, tlp)?;
                 } else if let Some(binding) = asked.purpose.binding {
                     let peers = self.peers_kept(asked.since);
+                    let stuck = stuck || self.kept_by_stuck(binding, asked.since);
                     let binding = self.bindings.get(binding);
                     if binding.down.knows(&seen, Some(asked.request)) {
                         binding.down.deliver(seen, Some(asked.request))?;
@@ -325,8 +347,14 @@ impl World {
                         binding.down.deliver(seen, None)?;
                     } else if is_made_up(tlp)
                         && (!binding.is_sound()
-                            || self.silences.explain(asked.since, now, binding.host, at_box)
-                            || peers)
+                            || self.silences.explain(
+                                &self.network,
+                                asked.since,
+                                now,
+                                (binding.host, at_box),
+                            )
+                            || peers
+                            || stuck)
                     {
                         binding.give_up(now, asked.request);
                     } else {
@@ -350,7 +378,8 @@ impl World {
                 let Some(binding) = entry.binding else {
                     return Err(Violation::new(2, "a device that is not lent got a TLP of a host"));
                 };
-                let (from, sent) = match port_of(packet.requester()) {
+                let layout = self.hosts[self.bindings.get(binding).host].os.layout();
+                let (from, sent) = match layout.port_of(packet.requester()) {
                     None => (None, self.bindings.get(binding).down.deliver(seen, None)?),
                     Some(port) => {
                         let (from, sent) =
@@ -358,7 +387,7 @@ impl World {
                         (Some(from), sent)
                     }
                 };
-                if packet.tlp_type() == TlpType::CfgWr0 && BARS.contains(&packet.register()) {
+                if places(&packet) {
                     self.bindings.get(binding).placed = true;
                 }
                 if seen.class == Class::NonPosted {
@@ -386,7 +415,7 @@ impl World {
             }
             // What it had answered is on its way; the rest is forgotten.
             if let Some(binding) = entry.binding {
-                self.bindings.get(binding).unsettle();
+                self.bindings.get(binding).function_was_reset(now, self.requests);
             }
         }
         Ok(())
@@ -440,11 +469,14 @@ impl World {
                         (None, _) => {}
                     }
                 }
-                Mark::Answers => {
+                Mark::Answers | Mark::Part => {
                     let tag = packet.tag().get() as usize & 0xff;
-                    tags.answered(now, tag as u16);
-                    // Every answer of the device is whole.
-                    if let Some(was) = asked[tag].take() {
+                    let was = asked[tag];
+                    if matches!(waiting.mark, Mark::Answers) {
+                        tags.answered(now, tag as u16);
+                        asked[tag] = None;
+                    }
+                    if let Some(was) = was {
                         // Another's answer may have been taken for it.
                         let late = bound != Some(was.binding) || spells.lies(was.since, now);
                         let seen = seen.answers_write(was.is_write).unplaced(was.unplaced);
@@ -461,6 +493,8 @@ impl World {
                         answers(bindings, now, seen, was, true);
                     }
                 }
+                // Nothing of it comes out anywhere.
+                Mark::Nobodys => {}
                 Mark::Stray => {
                     if let Some(binding) = bound {
                         bindings.get(binding).sent_up(now, seen, STRAY, true);

@@ -7,6 +7,7 @@ use crate::host::{FUNCTIONS, all_of, first, host_name, port_name};
 use crate::oracle::binding::Binding;
 use crate::oracle::{Verdict, Violation};
 use proxy_core::control::{BindingFailure, Event as Said, LinkDownReason, PortState, SlotState};
+use proxy_core::limits::LINK_GIVE_UP;
 use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::ids::{BindingKey, NodeId, SlotFunction, SlotId};
@@ -61,7 +62,8 @@ impl World {
     fn link_down(&mut self, node: usize, peer: &NodeId, reason: LinkDownReason) -> Verdict {
         let (now, hosts, other) = (self.now(), self.hosts.len(), usize::from(peer.get()) - 1);
         let life = self.life_of(other);
-        if let Some(against) = self.links.down(now, (node, other), reason, life) {
+        let whole = self.had_a_path(LINK_GIVE_UP, node, other);
+        if let Some(against) = self.links.down(now, (node, other), reason, life, whole) {
             return without_cause(format!(
                 "the link of node {} to node {peer} went down ({reason:?}), but {against}",
                 node + 1

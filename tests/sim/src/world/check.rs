@@ -13,14 +13,25 @@ impl World {
     /// What is seen only by looking.
     pub(super) fn check(&mut self) -> Verdict {
         let now = self.now();
-        for host in &mut self.hosts {
-            host.requests.check(now, self.bound)?;
+        let Self { hosts, boxes, lives, bound, .. } = self;
+        let hosts_end = hosts.len();
+        for (host, life) in hosts.iter_mut().zip(&*lives) {
+            host.requests.check(now, *bound, |since| life.stood_still(since, now))?;
+            host.check_front(now, |since| life.stood_still(since, now))?;
         }
-        for slot in self.boxes.iter_mut().flat_map(|b| &mut b.slots) {
-            slot.device.end().requests.check(now, self.bound)?;
-            slot.device.check()?;
+        for (a_box, life) in boxes.iter_mut().zip(&lives[hosts_end..]) {
+            for slot in &mut a_box.slots {
+                let requests = &mut slot.device.end().requests;
+                let still =
+                    |since| life.stood_still(since, now) + slot.spells.stuck_for(since, now);
+                requests.check(now, *bound, still)?;
+                slot.device.check()?;
+            }
         }
+        let still = |node: usize, since| lives[node].stood_still(since, now);
+        self.post.answers.check(now, still)?;
         self.check_crossings()?;
+        self.check_standing()?;
         self.check_tables()?;
         (0..self.lives.len()).try_for_each(|node| self.check_counters(node))
     }

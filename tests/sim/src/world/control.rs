@@ -1,5 +1,6 @@
 //! Proxies come to life and talk with the manager.
 
+use super::answers::Answers;
 use super::causes::slot_of;
 use super::tables::is_kept;
 use super::{Event, World};
@@ -59,6 +60,7 @@ pub(super) struct Post {
     asked: Vec<(usize, OperationId, Request)>,
     /// What proxies were asked by a manager that is in charge no more, and have not answered.
     stale: BTreeSet<(usize, OperationId)>,
+    pub(super) answers: Answers,
 }
 
 impl Post {
@@ -72,6 +74,7 @@ impl Post {
             slow: Vec::new(),
             asked: Vec::new(),
             stale: BTreeSet::new(),
+            answers: Answers::default(),
         }
     }
 
@@ -86,6 +89,7 @@ impl Post {
     fn expects_nothing_of(&mut self, node: usize) {
         self.asked.retain(|asked| asked.0 != node);
         self.stale.retain(|stale| stale.0 != node);
+        self.answers.forget(node);
     }
 
     fn put(&mut self, letter: Letter) -> u32 {
@@ -157,7 +161,7 @@ impl World {
         let incarnation = life.incarnation * 16 + node as u32 + 1;
         self.trace.say(now, node as u16 + 1, format!("proxy starts, incarnation {incarnation}"));
         match self.hosts.len() {
-            hosts if node < hosts => self.hosts[node].start(incarnation, &self.profile),
+            hosts if node < hosts => self.hosts[node].start(incarnation, &self.profile, self.hold),
             hosts => self.boxes[node - hosts].start(local, incarnation, &self.profile),
         }
         self.role(node).expect("it has just started").set_node(node_id(node));
@@ -179,12 +183,14 @@ impl World {
             wire.died(node);
         }
         self.links.died(now, node);
+        self.silences.died(node);
         self.lied.retain(|lied| lied.0 != node);
         self.lives[node].timer = None;
         let hosts = self.hosts.len();
         if node < hosts {
             let host = &mut self.hosts[node];
             host.role = None;
+            self.bindings.access.reset(node);
             host.requests.forget();
             host.out.clear();
             host.ports.fill(None);
@@ -295,11 +301,15 @@ impl World {
         let local = self.local(node);
         if let Some(role) = self.role(node) {
             role.handle_control(local, id, term, &request);
+            if self.lives[node].connected {
+                self.post.answers.asked(now, node, id, &request);
+            }
             if is_kept(&request) || is_unbind(&request) {
                 self.post.asked.push((node, id, request));
             }
         }
         self.pump(node)?;
+        self.post.answers.check_node(node)?;
         self.check_tables()
     }
 
@@ -355,6 +365,9 @@ impl World {
                     if self.restored(node, *id, result)? {
                         continue;
                     }
+                    if self.lives[node].connected {
+                        self.post.answers.answered(node, *id, result.is_ok())?;
+                    }
                     let at = self.post.asked.iter().position(|a| (a.0, a.1) == (node, *id));
                     if let Some(at) = at {
                         let (_, _, request) = self.post.asked.remove(at);
@@ -386,10 +399,14 @@ impl World {
         let now = self.now();
         match request {
             Request::SetPeer(peer) => {
-                self.links.introduced(node, usize::from(peer.node.get()) - 1, peer.incarnation);
+                let other = usize::from(peer.node.get()) - 1;
+                self.links.introduced(node, other, peer.incarnation);
+                self.silences.told(now, node, other, peer.paths.len());
             }
             Request::RemovePeer(peer) => {
-                self.links.removed(now, node, usize::from(peer.get()) - 1);
+                let other = usize::from(peer.get()) - 1;
+                self.links.removed(now, node, other);
+                self.silences.told(now, node, other, 0);
             }
             _ => {}
         }

@@ -5,6 +5,7 @@ use crate::device::Manner;
 use crate::director::slot_id;
 use crate::host::driver::Burst;
 use crate::host::memory::{self, Memory};
+use crate::host::os::Os;
 use crate::host::{FUNCTIONS, all_of};
 use crate::network::Cables;
 use crate::oracle::Verdict;
@@ -15,13 +16,12 @@ use std::time::Duration;
 
 /// Writes of a device that floods, at a time.
 const FLOOD: usize = 400;
-/// Where nobody has memory.
-const NOWHERE: u64 = 0x7000_0000;
 
 impl From<Bad> for Manner {
     fn from(bad: Bad) -> Self {
         match bad {
             Bad::Hangs => Self::Hangs,
+            Bad::Stuck => Self::Stuck,
             Bad::Late { by_us } => Self::Late(Duration::from_micros(by_us)),
             Bad::Twice => Self::Twice,
             Bad::Wrong { what } => Self::Wrong(what),
@@ -57,12 +57,9 @@ impl World {
                 self.give_work(host, port, Burst { task, left: operations, random })
             }
             Act::ProxyCrash { node, tables } => self.crash_until(node, until, tables),
-            Act::HostReboot { host, perst } => {
-                let local = self.local(host);
-                self.hosts[host].reboot(local, perst);
-                self.pump(host)
-            }
-            Act::BusReset { host, port } => self.reset_bus(host, port),
+            Act::HostReboot { host, perst } => self.reboot(host, perst),
+            Act::BusReset { host, port } => self.reset(host, port, Os::reset_bus),
+            Act::FunctionReset { host, port } => self.reset(host, port, Os::reset_function),
             Act::DevicePulled { at_box, slot } => self.pull(at_box, slot),
             Act::Flood { at_box, slot, strays } => self.flood(at_box, slot, strays),
             _ => {
@@ -83,6 +80,9 @@ impl World {
             Act::Pause { cables } => self.network.pause(cables, until),
             Act::CutOff { node, sends, gets } => self.cut_off(node, sends, gets, true),
             Act::PathDeath { node, path } => self.network.cut(Cables::Of { node, path }),
+            Act::PathOneWay { node, path, sends } => {
+                self.network.cut(Cables::one_way(node, path, sends));
+            }
             Act::PathsChange { host, at_box, count } => self.lender.set_paths(host, at_box, count),
             Act::MtuShrink { path, mtu } => {
                 self.network.shrink(Cables::Plane { path }, entry.id, mtu);
@@ -119,9 +119,25 @@ impl World {
             | Act::ProxyCrash { .. }
             | Act::HostReboot { .. }
             | Act::BusReset { .. }
+            | Act::FunctionReset { .. }
             | Act::DevicePulled { .. }
             | Act::Flood { .. } => unreachable!("they move something"),
         }
+    }
+
+    /// A host begins anew; with PERST# it resets all its devices at once.
+    fn reboot(&mut self, host: usize, perst: bool) -> Verdict {
+        let local = self.local(host);
+        let Self { hosts, bindings, .. } = self;
+        let node = &mut hosts[host];
+        if perst && node.role.is_some() {
+            node.ports.iter().flatten().for_each(|bound| bindings.get(*bound).reset_begins());
+        }
+        node.reboot(local, perst);
+        if perst {
+            bindings.access.reset(host);
+        }
+        self.pump(host)
     }
 
     /// To one of the devices of a host that do work of that kind, if there is one.
@@ -136,12 +152,39 @@ impl World {
         self.pump(host)
     }
 
-    /// One of the devices of a host, if one is ready there.
-    fn reset_bus(&mut self, host: usize, port: usize) -> Verdict {
+    /// A device that took nothing does again. What was for it may be lost, so whoever has it begins anew
+    /// with it: by its bus, or by its functions, of which its host's proxy knows nothing.
+    fn end_stuck(&mut self, at_box: usize, slot: usize, id: u32) -> Verdict {
+        let index = slot * FUNCTIONS;
+        let entry = &mut self.boxes[at_box].slots[index];
+        if entry.device.is_stuck() {
+            let bound = entry.binding.map(|binding| &self.bindings.all()[binding]);
+            let bound = bound.and_then(|binding| Some((binding.host, binding.port?)));
+            if let Some((host, port)) = bound
+                && self.hosts[host].ports[port] == self.boxes[at_box].slots[index].binding
+            {
+                let os = &mut self.hosts[host].os;
+                if !(id.is_multiple_of(2) && os.reset_bus(port)) {
+                    for port in all_of(port) {
+                        if !os.reset_function(port) {
+                            // It is about to be let go, or is reset already.
+                            os.drop_driver(port);
+                        }
+                    }
+                }
+                self.pump(host)?;
+            }
+            self.set_manner(at_box, slot, Manner::Good);
+        }
+        self.pump(self.hosts.len() + at_box)
+    }
+
+    /// One of the devices of a host, or a function of it, if one is ready there.
+    fn reset(&mut self, host: usize, port: usize, how: fn(&mut Os, usize) -> bool) -> Verdict {
         let node = &mut self.hosts[host];
         let ready: Vec<usize> = (0..node.ports.len()).filter(|p| node.os.is_ready(*p)).collect();
         if !ready.is_empty() {
-            node.os.reset_bus(ready[port % ready.len()]);
+            how(&mut node.os, ready[port % ready.len()]);
         }
         self.pump(host)
     }
@@ -171,17 +214,21 @@ impl World {
     /// An entry ends.
     pub(super) fn end(&mut self, index: usize) -> Verdict {
         let entry = self.schedule[index];
+        let now = self.now();
         match entry.act {
             Act::Storm { cables, .. } | Act::DelaySpike { cables, .. } => {
-                self.network.end(cables, entry.id);
+                self.network.end(now, cables, entry.id);
             }
             Act::CutOff { node, sends, gets } => self.cut_off(node, sends, gets, false),
-            Act::PathDeath { node, path } => self.network.mend(Cables::Of { node, path }),
+            Act::PathDeath { node, path } => self.network.mend(now, Cables::Of { node, path }),
+            Act::PathOneWay { node, path, sends } => {
+                self.network.mend(now, Cables::one_way(node, path, sends));
+            }
             Act::PathsChange { host, at_box, .. } => {
                 self.lender.set_paths(host, at_box, self.profile.fabric.paths);
             }
-            Act::MtuShrink { path, .. } => self.network.end(Cables::Plane { path }, entry.id),
-            Act::SwitchReboot { path } => self.network.mend(Cables::Plane { path }),
+            Act::MtuShrink { path, .. } => self.network.end(now, Cables::Plane { path }, entry.id),
+            Act::SwitchReboot { path } => self.network.mend(now, Cables::Plane { path }),
             Act::ManagerSlow { .. } => self.post.slow.retain(|slow| slow.0 != entry.id),
             Act::ManagerTakeover => {
                 if let Some(manager) = self.lender.manager() {
@@ -189,6 +236,9 @@ impl World {
                 }
             }
             Act::DevicePulled { at_box, slot } => return self.put_back(at_box, slot),
+            Act::Manner { at_box, slot, manner: Bad::Stuck } => {
+                return self.end_stuck(at_box, slot, entry.id);
+            }
             Act::Manner { at_box, slot, .. } => self.set_manner(at_box, slot, Manner::Good),
             _ => {}
         }
@@ -196,10 +246,11 @@ impl World {
     }
 
     fn cut_off(&mut self, node: usize, sends: bool, gets: bool, cut: bool) {
+        let now = self.now();
         for path in 0..self.profile.fabric.paths as u8 {
             let both = [(sends, Cables::From { node, path }), (gets, Cables::To { node, path })];
             for (_, cables) in both.into_iter().filter(|b| b.0) {
-                if cut { self.network.cut(cables) } else { self.network.mend(cables) }
+                if cut { self.network.cut(cables) } else { self.network.mend(now, cables) }
             }
         }
     }
@@ -245,8 +296,8 @@ impl World {
         let host = self.bindings.get(index).host;
         let port = self.hosts[host].ports.iter().position(|bound| *bound == Some(index));
         let Some(port) = port else { return Ok(()) };
-        let address = if strays { NOWHERE } else { Memory::address(port, false, memory::FLOODED) };
-        entry.device.flood(address, FLOOD);
+        let own = (!strays).then(|| Memory::address(port, false, memory::FLOODED));
+        entry.device.flood(own, FLOOD);
         self.pump(self.hosts.len() + at_box)
     }
 
@@ -259,6 +310,7 @@ impl World {
         self.lives[node].frozen = None;
         if let Some(since) = self.lives[node].froze.take() {
             self.links.stood_still(since, now, node);
+            self.lives[node].stood_still.push((since, now));
         }
         self.lives[node].timer = None;
         self.pump(node)?;

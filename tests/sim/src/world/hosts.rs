@@ -6,8 +6,9 @@ use super::{World, link_config};
 use crate::clock::may_have_given_up;
 use crate::egress::Egress;
 use crate::host::driver::Failure;
+use crate::host::memory::is_nowhere;
 use crate::host::os::{Os, Then};
-use crate::host::{Asker, FUNCTIONS, Purpose, all_of, first, host_name, port_name, port_of, root};
+use crate::host::{Asker, FUNCTIONS, Purpose, all_of, first, host_name, port_name, root};
 use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
@@ -18,11 +19,19 @@ use crate::profile::Profile;
 use crate::random::{Drawer, Random};
 use crate::trace::What;
 use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::limits::LINK_GIVE_UP;
 use proxy_core::switch::{ResetKind, SwitchConfig};
 use proxy_core::time::Instant;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::time::Duration;
 use tlp_codec::ids::Tag;
 use tlp_codec::tlp::{Class, CplStatus, Packet, TlpType};
+
+/// How often in the time that its proxy waits for a device the root complex asks it to take the same.
+const AGAIN: u32 = 4;
+/// What it is given beyond that: the root complex may take nothing itself for a while.
+const FRONT: Duration = Duration::from_millis(200);
 
 /// A host.
 pub(crate) struct HostNode {
@@ -40,8 +49,17 @@ pub(crate) struct HostNode {
     pub(super) room: Room,
     /// Whether what devices asked of it has to wait for its answers.
     answers: Room,
+    /// Requests of devices for others that it passes on, by port and tag.
+    pub(super) passes: BTreeMap<(usize, u16), u64>,
     /// When it takes everything again, or answers, if that is planned.
     pub(super) takes_again: Option<Instant>,
+    /// How long its proxy waits for a device that takes nothing.
+    hold: Duration,
+    /// After how long of a device that does so it may give up: what the network held up before counts,
+    /// too, but where a proxy is told to wait for less than a link does.
+    patience: Duration,
+    /// Since when the first of what the root complex has for its proxy is posted and waits.
+    front: Option<Instant>,
 }
 
 impl HostNode {
@@ -54,7 +72,7 @@ impl HostNode {
     ) -> Self {
         Self {
             role: None,
-            os: Os::new(ports, profile, drives),
+            os: Os::new((seed, index), ports, profile, drives),
             out: Egress::new(),
             requests: Requests::new(),
             ports: vec![None; ports],
@@ -62,12 +80,19 @@ impl HostNode {
             random: Random::stream(seed, Drawer::Root, index as u64),
             room: Room::new(seed, Drawer::RootStall, index as u64),
             answers: Room::new(seed, Drawer::RootAnswers, index as u64),
+            passes: BTreeMap::new(),
             takes_again: None,
+            hold: Duration::ZERO,
+            patience: Duration::ZERO,
+            front: None,
         }
     }
 
     /// A proxy without tables.
-    pub(super) fn start(&mut self, incarnation: u32, profile: &Profile) {
+    pub(super) fn start(&mut self, incarnation: u32, profile: &Profile, hold: Duration) {
+        self.hold = hold;
+        let network = if profile.fabric.hold_ms.is_empty() { LINK_GIVE_UP } else { Duration::ZERO };
+        self.patience = hold.saturating_sub(network);
         let ports = (self.ports.len() / FUNCTIONS) as u8;
         let switch = SwitchConfig { ports, ..SwitchConfig::default() };
         let config = HostConfig {
@@ -75,6 +100,7 @@ impl HostNode {
             switch,
             link: link_config(profile, self.ports.len()),
             peers: profile.fabric.boxes,
+            longest_hold: hold,
             ..HostConfig::default()
         };
         let mut role = HostRole::new(&config).expect("a switch that can be made");
@@ -89,7 +115,20 @@ impl HostNode {
         self.requests.forget();
         self.room.forget();
         self.answers.forget();
+        self.passes.clear();
+        self.front = None;
         self.os.boot();
+    }
+
+    /// What is posted to one device waits for it no longer than the proxy is to: nothing may pass it.
+    pub(super) fn check_front(&self, now: Instant, still: impl Fn(Instant) -> Duration) -> Verdict {
+        // Without a proxy there is nobody who could take it.
+        let Some(front) = self.front.filter(|_| self.role.is_some()) else { return Ok(()) };
+        let bound = self.hold + self.hold / AGAIN + FRONT + still(front);
+        if now.saturating_since(front) <= bound {
+            return Ok(());
+        }
+        Err(Violation::new(0, format!("what is posted at a root complex waits since {front:?}")))
     }
 
     /// It begins anew without a word to anybody: with PERST# from the root complex, or only another
@@ -115,7 +154,7 @@ struct Causes<'a> {
     now: Instant,
     /// Its device may have answered another one under its tag.
     doubtful: bool,
-    /// Its device may have left no tag to ask it under.
+    /// Its device may have left no tag to ask it under, or taken nothing for so long.
     no_tags: bool,
     /// Its device was silent, or the network kept the two ends apart.
     silence: &'a dyn Fn() -> bool,
@@ -145,7 +184,8 @@ fn came_back(
     let waited = may_have_given_up(causes.since, causes.now);
     if own && !binding.is_sound()
         || causes.doubtful
-        || is_made_up(tlp) && (causes.no_tags || waited && (causes.silence)())
+        || is_made_up(tlp)
+            && (causes.no_tags || waited && (binding.forgot(causes.since) || (causes.silence)()))
     {
         binding.give_up(causes.now, request);
         return Ok(());
@@ -186,13 +226,16 @@ impl World {
     /// Hands the proxy what the root complex has for it.
     fn tell_proxy(&mut self, index: usize) -> Verdict<bool> {
         let local = self.local(index);
-        let Self { hosts, bindings, agenda, trace, requests: numbers, profile, .. } = self;
-        let HostNode { role, os, out, requests, ports, let_go_of, answers, .. } = &mut hosts[index];
+        let Self { hosts, boxes, bindings, agenda, trace, requests: numbers, profile, .. } = self;
+        let HostNode {
+            role, os, out, requests, ports, let_go_of, answers, patience, front, ..
+        } = &mut hosts[index];
         let Some(role) = role else { return Ok(false) };
         let now = agenda.now();
         os.work(now, out, profile)?;
         let taken = out.offer(|waiting| {
-            if waiting.class == Class::NonPosted {
+            let own = !matches!(waiting.mark, Purpose::PassedOn { .. });
+            if waiting.class == Class::NonPosted && own {
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
                 let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
                 packet.set_tag(Tag::new(tag).expect("8 bits"));
@@ -205,6 +248,13 @@ impl World {
                 return Ok::<bool, Infallible>(false);
             }
             trace.note(now, index as u16 + 1, What::TlpIn, &waiting.bytes);
+            if let Purpose::PassedOn { from, port, request, optional } = waiting.mark {
+                if let Some(from) = from {
+                    let seen = Seen::of(&waiting.bytes).expect("it was looked at when it came");
+                    bindings.passed_on(now, (seen, request), (from, port), ports[port], optional);
+                }
+                return Ok(true);
+            }
             let (binding, mut request) = match waiting.mark {
                 // What asked for it may be from before the port was bound anew.
                 Purpose::Answer { binding, request } => (Some(binding), request),
@@ -215,11 +265,15 @@ impl World {
                 request = *numbers;
                 requests.ask(now, &waiting.bytes, request, (waiting.mark, binding));
             }
-            if let Purpose::Access { port, then: Then::BusReset, .. } = waiting.mark {
-                ports[all_of(port)]
+            if let Purpose::Access { then: Then::BusReset { behind }, .. } = waiting.mark {
+                ports[all_of(behind)]
                     .iter()
                     .flatten()
                     .for_each(|bound| bindings.get(*bound).reset_begins());
+            }
+            if let Purpose::Access { then: Then::AccessControl { behind, bits }, .. } = waiting.mark
+            {
+                bindings.access.set(now, (index, behind), bits);
             }
             if let Purpose::Access { port, then: Then::LetGo | Then::GaveUp, .. } = waiting.mark {
                 *let_go_of = ports[port];
@@ -228,17 +282,23 @@ impl World {
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
             let further = binding.slot != first(binding.slot);
             let unplaced = further && !binding.placed && goes_by_address(&waiting.bytes);
-            binding.sent_down(now, seen.unplaced(unplaced), request);
+            let stuck = boxes[binding.at_box].slots[binding.slot].spells.gives_up(now, *patience);
+            binding.sent_down(now, seen.unplaced(unplaced), request, stuck);
             Ok(true)
         });
-        Ok(taken.unwrap_or_default())
+        let taken = taken.unwrap_or_default();
+        let waits = out.front().is_some_and(|waiting| waiting.class == Class::Posted);
+        *front = waits.then(|| front.filter(|_| !taken).unwrap_or(now));
+        Ok(taken)
     }
 
     /// A root complex that stands still goes on by itself.
     fn plan_root(&mut self, index: usize) {
         let now = self.now();
         let host = &mut self.hosts[index];
-        let until = [host.room.until(), host.answers.until()].into_iter().flatten();
+        // What the proxy does not take it is asked to again and again, as a front-end does.
+        let again = (host.out.len() > 0).then(|| now + host.hold / AGAIN);
+        let until = [host.room.until(), host.answers.until(), again].into_iter().flatten();
         let until = until.filter(|until| *until > now).min();
         if let Some(at) = until
             && host.takes_again.is_none_or(|planned| at < planned || planned <= now)
@@ -273,10 +333,13 @@ impl World {
     }
 
     pub(super) fn at_root(&mut self, index: usize, tlp: &[u8]) -> Verdict {
+        if self.is_passed_on(index, tlp)? {
+            return Ok(());
+        }
         let kept = self.peers_kept_from_root(index, tlp);
-        let Self { hosts, boxes, bindings, agenda, trace, silences, .. } = self;
+        let Self { hosts, boxes, bindings, agenda, trace, silences, network, .. } = self;
         let boxes_from = hosts.len();
-        let HostNode { os, out, requests, ports, random, .. } = &mut hosts[index];
+        let HostNode { os, out, requests, ports, random, patience, .. } = &mut hosts[index];
         let now = agenda.now();
         trace.note(now, index as u16 + 1, What::TlpOut, tlp);
         let Some(seen) = Seen::of(tlp) else {
@@ -293,10 +356,11 @@ impl World {
                 doubtful = spells.lies(since, now);
                 // All functions are asked under the tags of their slot.
                 let of_slot = slots[all_of(binding.slot)].iter().map(|slot| &slot.tags);
-                let no_tags = Tags::may_all_have_been_gone(of_slot, since, now);
+                let no_tags = Tags::may_all_have_been_gone(of_slot, since, now)
+                    || spells.gives_up(since, *patience);
                 let silence = || {
                     kept || spells.within(since, now)
-                        || silences.explain(since, now, index, boxes_from + at_box)
+                        || silences.explain(network, since, now, (index, boxes_from + at_box))
                 };
                 let causes = Causes { since, now, doubtful, no_tags, silence: &silence };
                 came_back(binding, tlp, seen, asked.request, &causes)?;
@@ -311,14 +375,16 @@ impl World {
                     os.accessed(now, (port, boot), then, &done, payload);
                     Ok(())
                 }
-                Purpose::Posted { .. } | Purpose::Answer { .. } => Ok(()),
+                Purpose::Posted { .. } | Purpose::Answer { .. } | Purpose::PassedOn { .. } => {
+                    Ok(())
+                }
             };
         }
         if matches!(packet.tlp_type(), TlpType::Msg(_) | TlpType::MsgD(_)) {
             os.messages += 1;
             return Ok(());
         }
-        let port = port_of(packet.requester());
+        let port = os.layout().port_of(packet.requester());
         let Some(port) = port else { return os.written(&packet, None) };
         let Some(bound) = ports.get(port).copied().flatten() else {
             let port = port_name(port);
@@ -337,7 +403,7 @@ impl World {
             let there = root::answer(&packet, port, memory, out, random)?;
             os.strays += u64::from(!there);
         }
-        if os.strays > strays && sent.request != STRAY {
+        if os.strays > strays && sent.request != STRAY && !is_nowhere(packet.address()) {
             let what = format!(
                 "a device was let through to {:#x}, which nobody gave it",
                 packet.address()

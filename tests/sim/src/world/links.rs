@@ -113,13 +113,15 @@ impl Links {
     }
 
     /// An end goes down. What there is against it: `None` if that has a cause. `life`: the one that
-    /// the peer has, if it lives.
+    /// the peer has, if it lives. `whole`: a path was whole for as long as a link waits, at either end
+    /// of which a proxy was awake.
     pub(super) fn down(
         &mut self,
         now: Instant,
         (node, peer): (usize, usize),
         reason: LinkDownReason,
         life: Option<u32>,
+        whole: bool,
     ) -> Option<&'static str> {
         let silent = self.silent(now, node, peer) + self.silent(now, peer, node);
         let ended = self.end(peer, node).down;
@@ -141,6 +143,9 @@ impl Links {
             }
             LinkDownReason::PeerClosed if !ended => Some("its peer's end did not go down"),
             LinkDownReason::Removed if !removed => Some("nobody took its peer away"),
+            LinkDownReason::GaveUp if !other && !ended && whole => {
+                Some("a path between them was whole all the time")
+            }
             LinkDownReason::GaveUp if !other && !ended && silent < ENOUGH => {
                 Some("the two heard each other")
             }
@@ -179,7 +184,7 @@ mod tests {
 
     /// Whether the first one's end may go down for that reason.
     fn may(links: &mut Links, ms: u64, reason: LinkDownReason, life: Option<u32>) -> bool {
-        links.down(at(ms), (0, 1), reason, life).is_none()
+        links.down(at(ms), (0, 1), reason, life, false).is_none()
     }
 
     #[test]
@@ -208,6 +213,18 @@ mod tests {
     }
 
     #[test]
+    fn no_silence_excuses_giving_up_beside_a_path_that_is_whole() {
+        for whole in [false, true] {
+            let mut links = self::links();
+            links.sent(at(100), 1, 0);
+            let against = links.down(at(1100), (0, 1), GaveUp, Some(1), whole);
+            assert_eq!(against.is_some(), whole);
+        }
+        let mut links = self::links();
+        assert_eq!(links.down(at(1100), (0, 1), GaveUp, Some(2), true), None, "another life");
+    }
+
+    #[test]
     fn another_life_is_one_that_was_not_introduced() {
         assert!(may(&mut links(), 10, PeerRestarted, Some(2)));
         assert!(!may(&mut links(), 10, PeerRestarted, None), "nobody is there who could say it");
@@ -221,7 +238,7 @@ mod tests {
     #[test]
     fn what_the_other_end_did_excuses_one_link() {
         let mut links = self::links();
-        links.down(at(5), (1, 0), GaveUp, Some(1));
+        links.down(at(5), (1, 0), GaveUp, Some(1), false);
         assert!(may(&mut links, 10, PeerClosed, Some(1)));
         links.introduced(0, 1, 1);
         links.settle(at(20));

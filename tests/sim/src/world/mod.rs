@@ -1,5 +1,6 @@
 //! Everything at once: nodes, network, manager and oracles under one clock.
 
+mod answers;
 mod boxes;
 mod causes;
 mod check;
@@ -8,10 +9,12 @@ mod faults;
 mod hosts;
 mod links;
 mod peers;
+mod redirect;
 mod room;
 mod settle;
 mod silence;
 mod spin;
+mod standing;
 mod tables;
 mod terms;
 #[cfg(test)]
@@ -31,6 +34,7 @@ use crate::oracle::counted::Counted;
 use crate::oracle::wire::Wire;
 use crate::oracle::{Verdict, Violation, bounds};
 use crate::profile::{Fabric, Profile};
+use crate::random::{Drawer, Random};
 use crate::run::Frames;
 use crate::schedule::Entry;
 use crate::trace::{Trace, What};
@@ -39,12 +43,14 @@ use causes::slot_of;
 use control::Post;
 use hosts::HostNode;
 use links::Links;
-use proxy_core::limits::{MAX_FRAME, SYNTHESISED_COMPLETION};
+use proxy_core::host::HostRole;
+use proxy_core::limits::{LONGEST_HOLD, MAX_FRAME, SYNTHESISED_COMPLETION};
 use proxy_core::link::LinkConfig;
 use proxy_core::role::Role;
 use proxy_core::time::Instant;
 use silence::Silences;
 use spin::Spin;
+use standing::Standstills;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tables::Tables;
@@ -105,6 +111,8 @@ pub(crate) struct Life {
     frozen: Option<Instant>,
     /// Since when.
     froze: Option<Instant>,
+    /// From when to when it stood still before.
+    stood_still: Vec<(Instant, Instant)>,
     /// Frames that came meanwhile.
     backlog: Vec<u32>,
     /// When its timer is planned.
@@ -118,6 +126,14 @@ pub(crate) struct Life {
     tables: Tables,
 }
 
+impl Life {
+    /// How long of a time until now it stood still.
+    fn stood_still(&self, since: Instant, now: Instant) -> Duration {
+        let all = self.stood_still.iter().copied().chain(self.froze.map(|froze| (froze, now)));
+        all.map(|(from, to)| to.min(now).saturating_since(from.max(since))).sum()
+    }
+}
+
 /// The fabric.
 pub(crate) struct World {
     pub(crate) seed: u64,
@@ -126,6 +142,7 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     network: Network,
     silences: Silences,
+    standstills: Standstills,
     links: Links,
     /// Bindings of which something came that was changed under a right CRC of its frame: to whom,
     /// from whom, slot and epoch.
@@ -146,8 +163,10 @@ pub(crate) struct World {
     frame: Vec<u8>,
     tlp: Vec<u8>,
     held: Vec<Option<crate::network::InFlight>>,
-    /// What a request may take.
+    /// What a request may take, besides the time that the proxy which is to end it stands still.
     bound: Duration,
+    /// How long hosts' proxies wait for a device that takes nothing.
+    hold: Duration,
     /// Events that happened.
     pub(crate) steps: u64,
 }
@@ -158,9 +177,6 @@ impl World {
         let lendings = lendings(profile);
         let ports = lendings.iter().map(|l| l.1 + 1).max().unwrap_or(1);
         let nodes = fabric.hosts + fabric.boxes;
-        let freezes =
-            schedule.iter().filter(|e| matches!(e.act, crate::schedule::Act::Freeze { .. }));
-        let frozen: u64 = freezes.map(|e| e.for_us).sum();
         let agenda = Agenda::new();
         let lender = if fabric.manager {
             let (sizes, now) = ((ports, fabric.slots), agenda.now());
@@ -188,6 +204,7 @@ impl World {
             trace: Trace::new(),
             network: Network::new(seed, fabric, profile.always),
             silences: Silences::new(nodes),
+            standstills: Standstills::default(),
             links: Links::new(nodes),
             lied: BTreeSet::new(),
             hosts: (0..fabric.hosts).map(host).collect(),
@@ -204,10 +221,8 @@ impl World {
             frame: vec![0; MAX_FRAME],
             tlp: vec![0; MAX_FRAME],
             held: Vec::new(),
-            bound: SYNTHESISED_COMPLETION
-                + GRACE
-                + Duration::from_micros(frozen)
-                + room::longest_stall(&profile.work) * 3,
+            bound: SYNTHESISED_COMPLETION + GRACE + room::longest_stall(&profile.work) * 3,
+            hold: hold(seed, fabric),
             steps: 0,
         };
         for node in 0..nodes {
@@ -268,9 +283,12 @@ impl World {
             ("TLPs beside their paths", counts.astray),
             ("changes of the number of paths", counts.changes),
             ("TLPs between devices", self.bindings.aside),
+            ("TLPs between devices by a root complex", self.bindings.by_root),
             ("transfers between devices that were right", self.peers_right()),
             ("operations of further functions", self.done_by_others()),
             ("TLPs past what a root complex did not take", self.passed_at_roots()),
+            ("TLPs given up for devices that take nothing", self.given_up()),
+            ("frames lost where the other direction went on", self.network.lost_one_way),
         ];
         all.into_iter().collect()
     }
@@ -287,6 +305,11 @@ impl World {
     /// TLPs that root complexes took while they took none of another class.
     fn passed_at_roots(&self) -> u64 {
         self.hosts.iter().map(|host| host.room.passed).sum()
+    }
+
+    /// TLPs that the hosts' proxies that are there have given up.
+    fn given_up(&self) -> u64 {
+        self.hosts.iter().flat_map(|host| &host.role).map(HostRole::given_up).sum()
     }
 
     /// Transfers between devices of which what they left was looked at.
@@ -494,6 +517,22 @@ impl World {
         Ok(())
     }
 }
+
+/// How long the hosts' proxies of a seed wait for a device that takes nothing.
+fn hold(seed: u64, fabric: &Fabric) -> Duration {
+    let mut random = Random::stream(seed, Drawer::Hold, 0);
+    let drawn = (!fabric.hold_ms.is_empty())
+        .then(|| fabric.hold_ms[random.below(fabric.hold_ms.len() as u64) as usize]);
+    drawn.map_or(LONGEST, Duration::from_millis)
+}
+
+/// A card waits longer than for an answer, of which it awaits few at a time: a device that answers
+/// nothing has room again when they are over.
+const LONGEST: Duration = if cfg!(dxpu_limits = "card") {
+    SYNTHESISED_COMPLETION.saturating_mul(3).checked_div(2).unwrap()
+} else {
+    LONGEST_HOLD
+};
 
 /// The drives of a box's slots: serial number, bytes of a block, medium.
 fn drives(fabric: &Fabric) -> Vec<(String, usize, Medium)> {

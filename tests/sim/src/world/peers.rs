@@ -3,14 +3,19 @@
 use super::World;
 use crate::clock::may_have_given_up;
 use crate::device::Errand;
-use crate::host::{all_of, port_name};
+use crate::host::{FUNCTIONS, all_of, port_name};
 use crate::oracle::binding::Binding;
 use crate::oracle::completion::Asked;
 use crate::oracle::order::{Seen, is_made_up};
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
+use proxy_core::limits::SYNTHESISED_COMPLETION;
 use proxy_core::time::Instant;
-use tlp_codec::tlp::{CplStatus, Packet};
+use std::time::Duration;
+use tlp_codec::tlp::{Class, CplStatus, Packet};
+
+/// So much of a request's time may go by behind what is for devices that take nothing.
+const KEPT: Duration = SYNTHESISED_COMPLETION.checked_div(2).expect("not zero");
 
 impl World {
     /// A completion came to a device for what it had asked another one.
@@ -56,6 +61,24 @@ impl World {
         Tags::may_all_have_been_gone(of_slot, since, now)
     }
 
+    /// Whether the time of something that a binding's device asked is over, and other devices of its host
+    /// took nothing meanwhile, for so long that they explain it: what is for them goes first, and each
+    /// of them is waited for once in each class.
+    pub(super) fn kept_by_stuck(&self, binding: usize, since: Instant) -> bool {
+        let now = self.now();
+        let host = self.bindings.all()[binding].host;
+        let waited = || {
+            let of_host = self.hosts[host].ports.iter().step_by(FUNCTIONS).flatten();
+            let stuck = of_host.map(|index| {
+                let Binding { at_box, slot, .. } = self.bindings.all()[*index];
+                let spells = &self.boxes[at_box].slots[slot].spells;
+                spells.stuck_for(since, now).min(self.hold * Class::ALL.len() as u32)
+            });
+            stuck.sum::<Duration>()
+        };
+        may_have_given_up(since, now) && waited() >= KEPT
+    }
+
     /// As [`World::peers_kept`], of what a host had asked that is answered now.
     pub(super) fn peers_kept_from_root(&self, host: usize, tlp: &[u8]) -> bool {
         let asked = is_made_up(tlp).then(|| self.hosts[host].requests.of(tlp).ok()).flatten();
@@ -67,14 +90,13 @@ impl World {
     /// what the others have sent behind it.
     pub(super) fn peers_kept(&self, since: Instant) -> bool {
         let now = self.now();
-        let work = &self.profile.work;
-        let peers = work.peer_writes + work.peer_reads + work.peer_atomics > 0;
         let waited = may_have_given_up(since, now);
         let hosts = self.hosts.len();
-        peers
+        self.profile.work.has_peers()
             && waited
             && self.boxes.iter().enumerate().any(|(at_box, node)| {
-                let cut = |host| self.silences.explain(since, now, host, hosts + at_box);
+                let cut =
+                    |host| self.silences.explain(&self.network, since, now, (host, hosts + at_box));
                 node.slots.iter().any(|slot| slot.spells.within(since, now)) || (0..hosts).any(cut)
             })
     }

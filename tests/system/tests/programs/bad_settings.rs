@@ -1,8 +1,8 @@
 //! Settings that a proxy cannot work with, and a manager that is not there.
 
-use crate::harness::{Daemon, Ended, program, run, unprivileged, wait_for};
+use crate::harness::{Daemon, Ended, is_root, program, run, unprivileged, wait_for};
 use std::fs::Permissions;
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +10,14 @@ use std::process::Command;
 /// A port of this machine that nothing listens on: the discard service is on no machine of today.
 const NO_MANAGER: &str = "127.0.0.1:9";
 
-fn proxy(name: &str, folder: &Path, arguments: &[&str]) -> Command {
+fn proxy_of(manager: &str, name: &str, folder: &Path, arguments: &[&str]) -> Command {
     let mut command = program(name);
-    command.current_dir(folder).args(["--name", "x", "--manager", NO_MANAGER]).args(arguments);
+    command.current_dir(folder).args(["--name", "x", "--manager", manager]).args(arguments);
     command
+}
+
+fn proxy(name: &str, folder: &Path, arguments: &[&str]) -> Command {
+    proxy_of(NO_MANAGER, name, folder, arguments)
 }
 
 fn boxed(folder: &Path, arguments: &[&str]) -> Ended {
@@ -25,10 +29,14 @@ fn host(folder: &Path, arguments: &[&str]) -> Ended {
 }
 
 fn started(name: &str, folder: &Path, arguments: &[&str]) -> Daemon {
+    started_by(name, folder, &mut proxy(name, folder, arguments))
+}
+
+fn started_by(name: &str, folder: &Path, command: &mut Command) -> Daemon {
     let log = folder.join(format!("{name}.log"));
     // What an earlier one said is not this one's.
     let _ = std::fs::remove_file(&log);
-    let mut daemon = Daemon::start(&mut proxy(name, folder, arguments), &log);
+    let mut daemon = Daemon::start(command, &log);
     wait_for("the proxy to be up", || {
         assert!(daemon.runs(), "{}", daemon.log());
         daemon.log().contains("no manager").then_some(())
@@ -102,8 +110,11 @@ fn a_socket_path_that_cannot_be_used_is_named_and_left_alone() {
         std::fs::write(folder.join("notes"), "mine").unwrap();
         host(folder, &[option, "notes"]).fails(1, &["notes", "not a socket"]);
         assert_eq!(std::fs::read_to_string(folder.join("notes")).unwrap(), "mine");
-        host(folder, &[option, "none/x.sock"]).fails(1, &["none/x.sock"]);
+        host(folder, &[option, "none/x.sock"])
+            .fails(1, &["none/x.sock", "its folder none is not there", "mkdir -p none"]);
+        host(folder, &[option, "notes/x.sock"]).fails(1, &["notes is no folder"]);
     }
+    host(folder, &["--vm", "none/x.sock"]).fails(1, &["its folder none is not there"]);
     host(folder, &[]).fails(2, &["--model-host", "--tlp-socket"]);
 }
 
@@ -115,12 +126,17 @@ fn a_proxy_without_a_manager_keeps_trying_and_stops_when_told() {
         ("host-proxy", &["--model-host", "h.sock"]),
         ("host-proxy", &["--tlp-socket", "t.sock"]),
     ];
+    // What hangs up is no manager either.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap().to_string();
     for (name, arguments) in commands {
-        let daemon = started(name, folder.path(), arguments);
-        wait_for("a second try", || {
-            let tries = daemon.log().matches(NO_MANAGER).count();
-            (tries >= 2).then_some(())
-        });
+        let mut command = proxy_of(&address, name, folder.path(), arguments);
+        let daemon = started_by(name, folder.path(), &mut command);
+        for _ in 0..3 {
+            drop(nobody.accept().unwrap());
+        }
+        let said = daemon.log().matches(&address).count();
+        assert!(said <= 2, "the same is said once: {}", daemon.log());
         let status = daemon.stop();
         assert!(status.success(), "{name}: {status}");
     }
@@ -153,6 +169,28 @@ fn files_without_permission_are_named() {
     ] {
         let ended = run(unprivileged(name, folder).args(arguments));
         ended.fails(2, &["secret.toml", "Permission denied"]);
+    }
+}
+
+/// What belongs to another user: a folder for sockets, and a command socket.
+#[test]
+fn sockets_without_permission_are_named_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let closed = folder.join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o555)).unwrap();
+    for option in ["--model-host", "--tlp-socket", "--vm"] {
+        let mut proxy = unprivileged("host-proxy", folder);
+        proxy.args(["--name", "x", "--manager", NO_MANAGER, option, "closed/x.sock"]);
+        run(&mut proxy).fails(1, &["closed/x.sock", "no socket can be made in its folder closed"]);
+    }
+    let _proxy = started("host-proxy", folder, &["--model-host", "h.sock"]);
+    // Who is not root is the same user here.
+    if is_root() {
+        let mut command = unprivileged("dxpu-host", folder);
+        command.args(["--socket", "h.sock", "lspci"]);
+        run(&mut command).fails(3, &["only the user that runs host-proxy (uid 0)", "use sudo"]);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The demo, over UDP, over raw Ethernet and with emulated cards, and with files that it cannot use.
 
-use crate::harness::{Ended, end, is_root, noise, program, run, unprivileged, wait_for};
+use crate::harness::{Ended, end, noise, program, run, unprivileged, wait_for};
 use emulated_card::firmware::Firmware;
+use processes::namespaces::why_none;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
@@ -105,29 +106,10 @@ fn the_demo_ends_its_text_with_the_result() {
     assert!(last.starts_with("demo passed"), "{last}");
 }
 
-/// Why network namespaces cannot be made here, if so.
-fn no_namespaces() -> Option<String> {
-    if !is_root() {
-        return Some("needs root".into());
-    }
-    let name = format!("dxpu-try-{}", std::process::id());
-    let ip = |verb| Command::new("ip").args(["netns", verb, &name]).output();
-    match ip("add") {
-        Err(error) => Some(format!("ip: {error}")),
-        Ok(output) if !output.status.success() => {
-            Some(String::from_utf8_lossy(&output.stderr).trim().to_string())
-        }
-        Ok(_) => {
-            ip("del").expect("ip was there before");
-            None
-        }
-    }
-}
-
 #[test]
 fn the_demo_passes_over_raw_ethernet() {
-    if let Some(reason) = no_namespaces() {
-        println!("SKIPPED: no network namespaces: {reason}");
+    if let Some(reason) = why_none() {
+        println!("SKIPPED: {reason}");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -240,8 +222,8 @@ fn namespaces_of(id: u32) -> Vec<String> {
 
 #[test]
 fn what_a_killed_demo_leaves_goes_at_the_next_start() {
-    if let Some(reason) = no_namespaces() {
-        println!("SKIPPED: no network namespaces: {reason}");
+    if let Some(reason) = why_none() {
+        println!("SKIPPED: {reason}");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -80,7 +80,8 @@ pub(super) const FAMILIES: &[Family] = &[
     family("CopyBatch", &["cuMemcpyBatchAsync"]),
     family("Copy3dBatch", &["cuMemcpy3DBatchAsync", "cuMemcpy3DWithAttributesAsync"]),
     family("Prefetch", &["cuMemPrefetchAsync"]),
-    family("PrefetchBatch", &["cuMemPrefetchBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"]),
+    family("PrefetchBatch", &["cuMemPrefetchBatchAsync"]),
+    family("DiscardAndPrefetch", &["cuMemDiscardAndPrefetchBatchAsync"]),
     family(
         "Memset",
         &[

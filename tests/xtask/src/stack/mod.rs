@@ -156,7 +156,9 @@ impl Program {
     fn deepest(&self, name: &str) -> Result<Depth> {
         let start = self.place(name);
         let start = start.with_context(|| format!("there is no function `{name}`"))?;
-        let mut search = Search { program: self, known: HashMap::new(), open: Vec::new() };
+        let (known, rounds) = (HashMap::new(), HashMap::new());
+        let mut search =
+            Search { program: self, known, open: Vec::new(), rounds, closes: usize::MAX };
         search.depth(*start, UNKNOWN)
     }
 
@@ -171,6 +173,10 @@ struct Search<'a> {
     program: &'a Program,
     known: HashMap<(u32, usize), Depth>,
     open: Vec<(u32, usize)>,
+    /// What the rounds take by which open functions come to themselves again, and who goes them.
+    rounds: HashMap<(u32, usize), (String, u32)>,
+    /// The outermost of the open functions that was come to again.
+    closes: usize,
 }
 
 impl Search<'_> {
@@ -193,9 +199,16 @@ impl Search<'_> {
                 bail!("`{name}` calls itself, by {}: no stack is enough", names.join(", "));
             };
             let bytes = times * round.iter().map(|(_, function)| function.frame).sum::<u32>();
-            let path = vec![(format!("{times} times: {}", names.join(", ")), bytes)];
-            return Ok(Depth { bytes, path });
+            let said = format!("{times} times: {}", names.join(", "));
+            let entry = self.rounds.entry(key).or_default();
+            if bytes > entry.1 {
+                *entry = (said, bytes);
+            }
+            // All rounds are added where the first begins, to what it takes without them.
+            self.closes = self.closes.min(from);
+            return Ok(Depth::default());
         }
+        let outside = std::mem::replace(&mut self.closes, usize::MAX);
         self.open.push(key);
         let mut below = Depth::default();
         for call in &function.calls {
@@ -215,7 +228,16 @@ impl Search<'_> {
             whole.deepen(self.anybody(unknown)?);
         }
         self.open.pop();
-        self.known.insert(key, whole.clone());
+        if let Some((said, bytes)) = self.rounds.remove(&key) {
+            whole.bytes = whole.bytes.saturating_add(bytes);
+            whole.path.insert(0, (said, bytes));
+        }
+        if self.closes >= self.open.len() {
+            self.known.insert(key, whole.clone());
+            self.closes = usize::MAX;
+        }
+        // Else it lacks the rounds of what is open still.
+        self.closes = self.closes.min(outside);
         Ok(whole)
     }
 
@@ -241,5 +263,54 @@ impl Depth {
         if other.bytes > self.bytes {
             *self = other;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Functions at the addresses 0, 10, 20, ... of so many bytes each, and whom each calls.
+    fn program(functions: &[(&str, u32, &[u32])]) -> Program {
+        let function = |(at, (name, frame, calls)): (u32, &(&str, u32, &[u32]))| {
+            let calls = calls.iter().map(|callee| callee * 10).collect();
+            let function = code::Function { frame: *frame, calls, ..code::Function::default() };
+            (at * 10, (String::from(*name), function))
+        };
+        let functions = (0..).zip(functions).map(function).collect();
+        Program { functions, places: BTreeMap::new(), taken: Vec::new() }
+    }
+
+    fn deepest(program: &Program, name: &str) -> u32 {
+        program.deepest(name).unwrap().bytes
+    }
+
+    #[test]
+    fn the_deepest_way_counts() {
+        let calls = program(&[("main", 1, &[1, 2]), ("a", 5, &[]), ("b", 2, &[1])]);
+        assert_eq!(deepest(&calls, "main"), 8);
+    }
+
+    /// Each round has its bytes, and the last one calls what lies deepest.
+    #[test]
+    fn what_the_last_round_calls_counts_behind_all_of_them() {
+        let rounds = program(&[
+            ("main", 1, &[3, 1]),
+            ("process_switch_events", 100, &[2]),
+            ("within", 10, &[1, 4]),
+            ("beside", 1, &[2]),
+            ("deep", 1000, &[]),
+        ]);
+        let whole = 32 * 110 + 110 + 1000;
+        assert_eq!(deepest(&rounds, "process_switch_events"), whole);
+        // Entered from its middle it begins with what is there, whoever was looked at first.
+        assert_eq!(deepest(&rounds, "beside"), 1 + 32 * 110 + 10 + 1000);
+        assert_eq!(deepest(&rounds, "main"), 1 + whole);
+    }
+
+    #[test]
+    fn what_calls_itself_and_is_not_listed_has_no_bound() {
+        let rounds = program(&[("main", 1, &[1]), ("again", 1, &[1])]);
+        assert!(rounds.deepest("main").is_err_and(|error| error.to_string().contains("again")));
     }
 }

@@ -220,7 +220,9 @@ fn equal(kind: ValueKind, held: Held<'_>, value: &str) -> bool {
         Held::Text(text) => text.eq_ignore_ascii_case(value),
         Held::Number(own) => number(kind, value) == Some(own),
         Held::Extra(AttributeValue::Number(own)) => number(kind, value) == Some((*own).into()),
-        Held::Extra(AttributeValue::Flag(flag)) => value == if *flag { "true" } else { "false" },
+        Held::Extra(AttributeValue::Flag(flag)) => {
+            value.eq_ignore_ascii_case(if *flag { "true" } else { "false" })
+        }
         Held::Extra(AttributeValue::Text(text)) => {
             text.eq_ignore_ascii_case(value)
                 || number(kind, text).is_some_and(|own| number(kind, value) == Some(own))

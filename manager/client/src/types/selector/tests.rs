@@ -82,6 +82,8 @@ fn values_are_compared_by_their_kind() {
     assert!(!holds("memory<80G", number(80_000_000_000)));
     let flag = AttributeValue::Flag(true);
     assert!(holds("ecc=true", Some(Held::Extra(&flag))));
+    assert!(holds("ecc=True", Some(Held::Extra(&flag))));
+    assert!(!holds("ecc!=TRUE", Some(Held::Extra(&flag))));
     assert!(
         !holds("ecc=false", Some(Held::Extra(&flag))) && !holds("ecc>0", Some(Held::Extra(&flag)))
     );

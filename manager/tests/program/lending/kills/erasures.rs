@@ -39,7 +39,7 @@ fn of_a_release_that_erases() {
 
 #[test]
 fn of_an_erasure_by_hand() {
-    let erase = Kind::new(&[], &["erase box1/1"], &[0]);
+    let erase = Kind::new(&[], &["erase box1/1 --no-wait"], &[0]);
     let answers = Some(slowly as _);
     at_every_step(Kind { erasures: &["done"], events: EVENTS, answers, points: 1, ..erase });
 }
@@ -53,7 +53,7 @@ fn of_an_erasure_that_is_waived() {
     };
     let when = |pool: &Pool| pool.slot(1) == "unerased";
     let then = Some(Then { when, what: "erase box1/1 --waive shredded" });
-    let erase = Kind::new(&[], &["erase box1/1"], &[0]);
+    let erase = Kind::new(&[], &["erase box1/1 --no-wait"], &[0]);
     let (answers, erasures) = (Some(answers as _), &["waived"]);
     at_every_step(Kind { then, answers, erasures, events: EVENTS, points: 1, ..erase });
 }

@@ -1,5 +1,6 @@
 //! What a link does on a quiet network.
 
+use super::network::Trouble;
 use super::pair::*;
 use crate::control::{BindingFailure, LinkDownReason};
 use crate::limits::*;
@@ -651,4 +652,17 @@ fn a_pause_is_not_taken_for_a_round_trip() {
         pair.drain_for(2 * LINK_MIN_RTO).unwrap();
         assert_eq!(pair.oracle.missing(), 0, "from end {end}");
     }
+}
+
+/// The peer has heard of none of them.
+#[test]
+fn bindings_that_end_before_the_link_is_up_leave_room_for_others() {
+    let mut pair = Pair::new(1, Trouble::default(), LinkConfig::default());
+    for counter in 1..200 {
+        let channel = pair.ends[0].open_channel(key(3, counter)).unwrap();
+        pair.ends[0].close_channel(channel);
+    }
+    pair.run_for(Duration::from_millis(1));
+    assert!(pair.both_up());
+    pair.ends[0].open_channel(key(3, 200)).unwrap();
 }

@@ -93,7 +93,7 @@ fn a_lone_tlp_takes_the_quicker_path() {
         pair.send(0, key, Posted, false, 16);
         pair.drain_for(10 * MS).unwrap();
     }
-    assert!(pair.network.carried[0] <= before[0] + 4, "probes and their answers");
+    assert!(pair.network.carried[0] <= before[0] + 8, "probes and their answers");
     assert!(pair.network.carried[1] >= before[1] + 10);
 }
 
@@ -246,6 +246,50 @@ fn a_path_may_be_dead_in_one_direction_only() {
     assert!(!pair.ends[0].is_path_good(path_id(1)));
     assert!(pair.ends[1].is_path_good(path_id(1)));
     settle(&mut pair);
+}
+
+/// What a probe of a dead path says of the others is not received.
+#[test]
+fn a_path_that_is_dead_takes_no_acknowledgement_away() {
+    let (mut pair, key) = two();
+    cut(&mut pair, 1, [true; 2]);
+    settle(&mut pair);
+    assert!(!pair.ends[0].is_path_good(path_id(1)));
+    pair.send(1, key, Posted, false, 16);
+    pair.flush();
+    while pair.ends[0].paths[0].ack_at.is_none() {
+        let later = pair.now + Duration::from_micros(1);
+        pair.step(later);
+    }
+    pair.ends[0].paths[1].probe = Some(64);
+    pair.flush();
+    assert!(pair.ends[0].paths[0].ack_at.is_some());
+}
+
+/// Who only receives, and has nothing to say but that, does not notice that its quickest path is dead.
+/// What it says goes by the paths that it speaks of, or they would seem dead, too.
+#[test]
+fn a_dead_path_takes_no_other_one_with_it() {
+    let lost = |fault| {
+        let (mut pair, key) = Pair::bound_with(paths(3));
+        pair.network.routes[1..].iter_mut().for_each(|route| route.delay *= 2);
+        pair.run_for(MS);
+        traffic(&mut pair, key, 20);
+        settle(&mut pair);
+        pair.ends[1].fault = fault;
+        cut(&mut pair, 0, [true; 2]);
+        for _ in 0..30 {
+            // Not drained, so that there are no credits to tell of.
+            assert!(pair.send(0, key, Posted, false, 16));
+            pair.run_for(MS);
+        }
+        pair.ends[1].fault = None;
+        let lost = pair.counter(0, "paths_lost");
+        settle(&mut pair);
+        lost
+    };
+    assert_eq!(lost(None), 1);
+    assert_eq!(lost(Some(Fault::AnswerByQuickest)), 3);
 }
 
 /// Nobody sends, and the death of a path is noticed all the same.

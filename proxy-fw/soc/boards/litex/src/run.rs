@@ -32,10 +32,10 @@ const BOUNDS: Bounds = Bounds {
     peers: 4,
 };
 
-/// TLPs that wait in the card at the root port, and at each slot, by class: as many writes of a device
-/// as sixteen slots' share of the packet pool has room for.
+/// TLPs that wait in the card at the root port, and at each slot of sixteen, by class: as many writes of
+/// a device as its share of the packet pool has room for.
 const HOST_WINDOWS: Windows = Windows([32, 16, 32]);
-const BOX_WINDOWS: Windows = Windows([7, 2, 4]);
+const SLOT_WINDOWS: Windows = Windows([7, 2, 4]);
 
 /// What both roles start with.
 struct Begun {
@@ -150,7 +150,8 @@ pub fn run_box() -> ! {
         Err(error) => refuse(watchdog, &format_args!("settings: {error}")),
     };
     let models = models(start.settings().places);
-    let pcie = TlpPort::of_box(card(), rings, memory, BOX_WINDOWS, models);
+    let windows = SLOT_WINDOWS.of_each(start.settings().places, HOST_WINDOWS);
+    let pcie = TlpPort::of_box(card(), rings, memory, windows, models);
     run(watchdog, start, (mac, pcie), role)
 }
 

@@ -1,5 +1,6 @@
 //! The machine's timer.
 
+use core::time::Duration;
 use proxy_core::time::Instant;
 
 const MTIMECMP: usize = 0x0200_4000;
@@ -18,14 +19,19 @@ fn write(address: usize, value: u32) {
     unsafe { (address as *mut u32).write_volatile(value) }
 }
 
-/// The time since the machine was started.
-pub(crate) fn now() -> Instant {
+/// The ticks since the machine was started.
+fn count() -> u64 {
     loop {
         let (high, low) = (read(MTIME + 4), read(MTIME));
         if read(MTIME + 4) == high {
-            return Instant::from_nanos((u64::from(high) << 32 | u64::from(low)) * TICK);
+            return u64::from(high) << 32 | u64::from(low);
         }
     }
+}
+
+/// The time since the machine was started.
+pub(crate) fn now() -> Instant {
+    Instant::from_nanos(count() * TICK)
 }
 
 /// A time as the timer compares with it. To make one takes a division.
@@ -39,6 +45,12 @@ impl Ticks {
     /// The last tick that is not behind that time.
     pub(crate) fn of(at: Instant) -> Self {
         Self(at.as_nanos() / TICK)
+    }
+
+    /// So long from now. That is divided when this is compiled.
+    #[inline(always)]
+    pub(crate) fn after(length: Duration) -> Self {
+        Self(count() + length.as_nanos() as u64 / TICK)
     }
 }
 

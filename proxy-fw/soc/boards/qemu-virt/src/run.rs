@@ -34,10 +34,10 @@ const BOUNDS: Bounds = Bounds {
     peers: 4,
 };
 
-/// TLPs that wait in the card at the root port, and at each slot, by class: as many writes of a device
-/// as sixteen slots' share of the packet pool has room for.
+/// TLPs that wait in the card at the root port, and at each slot of sixteen, by class: as many writes of
+/// a device as its share of the packet pool has room for.
 const HOST_WINDOWS: Windows = Windows([32, 16, 32]);
-const BOX_WINDOWS: Windows = Windows([7, 2, 4]);
+const SLOT_WINDOWS: Windows = Windows([7, 2, 4]);
 
 /// What both roles start with.
 struct Begun {
@@ -134,7 +134,10 @@ fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
 pub fn run_box() -> ! {
     let begun = begin();
     match begun.start.box_role() {
-        Ok(role) => run(begun, role, BOX_WINDOWS),
+        Ok(role) => {
+            let windows = SLOT_WINDOWS.of_each(begun.start.settings().places, HOST_WINDOWS);
+            run(begun, role, windows)
+        }
         Err(error) => refuse(format_args!("settings: {error}")),
     }
 }

@@ -161,9 +161,13 @@ impl VirtioMac {
         }
     }
 
-    /// Whether a frame came, or somebody found no room for one to be sent.
+    /// Whether a frame came, or there is room again where somebody found none for one to be sent.
     pub(crate) fn is_wanted(&mut self) -> bool {
-        self.has_arrived() || core::mem::take(&mut self.lacked)
+        if self.lacked && self.net.poll_transmit().is_some() {
+            self.lacked = false;
+            return true;
+        }
+        self.has_arrived()
     }
 
     pub(crate) fn acknowledge_interrupt(&mut self) {

@@ -28,7 +28,7 @@ static NEXT: Mutex<Cell<Ticks>> = Mutex::new(Cell::new(Ticks::START));
 /// Looks from now on.
 pub(crate) fn start() {
     feed();
-    set_next(clint::now() + PERIOD);
+    set_next();
     // SAFETY: the timer's interrupt is handled below.
     unsafe {
         mie::set_mtimer();
@@ -48,8 +48,9 @@ pub(crate) fn feed() {
     FED.store(true, Ordering::Relaxed);
 }
 
-fn set_next(at: Instant) {
-    let at = Ticks::of(at);
+/// The next look is a period from now. A core that has just woken for something else waits for that.
+fn set_next() {
+    let at = Ticks::after(PERIOD);
     critical_section::with(|cs| NEXT.borrow(cs).set(at));
     clint::interrupt_at(at);
 }
@@ -76,7 +77,7 @@ pub(crate) fn sleep(until: Instant) -> u32 {
 extern "C" fn look() {
     let is_hungry = !FED.swap(false, Ordering::Relaxed);
     if !(HUNGRY.swap(is_hungry, Ordering::Relaxed) && is_hungry) {
-        set_next(clint::now() + PERIOD);
+        set_next();
         return;
     }
     end::end(ResetCause::Watchdog, mepc::read(), format_args!("no progress for some seconds"))

@@ -203,7 +203,8 @@ driver_functions! {
         update(call, stream, after, count, flags)
     }
 
-    Call fn cuThreadExchangeStreamCaptureMode(_call, mode: Out<i32>) {
+    // It looks at the thread alone, as what only asks.
+    Get fn cuThreadExchangeStreamCaptureMode(_call, mode: Out<i32>) {
         use std::cell::Cell;
         thread_local! {
             static MODE: Cell<i32> = const { Cell::new(0) };

@@ -6,8 +6,9 @@ use super::pages::{Buffer, Page, Pool};
 use super::queue::Pair;
 use super::{Burst, Failure, Question};
 use crate::egress::Egress;
+use crate::host::layout::Layout;
 use crate::host::memory::{self, Memory};
-use crate::host::{Asker, HOST_ID, Purpose, window};
+use crate::host::{Asker, HOST_ID, Purpose};
 use crate::oracle::blocks::{Drives, Snapshot};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
@@ -90,6 +91,7 @@ pub(super) enum Job {
 /// The driver.
 pub(crate) struct DriveDriver {
     port: usize,
+    layout: Layout,
     /// Tells its questions from those of the driver before it.
     pub(super) life: u32,
     pub(super) phase: Phase,
@@ -121,9 +123,15 @@ fn pairs(port: usize, memory: &mut Memory) -> Vec<Pair<Job>> {
 }
 
 impl DriveDriver {
-    pub(crate) fn new(port: usize, life: u32, drives: Drives, memory: &mut Memory) -> Self {
+    pub(crate) fn new(
+        (port, layout): (usize, Layout),
+        life: u32,
+        drives: Drives,
+        memory: &mut Memory,
+    ) -> Self {
         Self {
             port,
+            layout,
             life,
             phase: Phase::first(Register::Capabilities, Instant::ZERO),
             drives,
@@ -284,7 +292,7 @@ impl DriveDriver {
         let kind = Kind::MemRead {
             requester: HOST_ID,
             tag: Tag::new(0).expect("a tag"),
-            address: window(self.port) + at,
+            address: self.layout.window(self.port) + at,
             length_dw,
             enables: ByteEnables::all(length_dw),
             hint: None,
@@ -306,7 +314,7 @@ impl DriveDriver {
         let kind = Kind::MemWrite {
             requester: HOST_ID,
             tag: Tag::new(0).expect("a tag"),
-            address: window(self.port) + at,
+            address: self.layout.window(self.port) + at,
             enables: ByteEnables::all(1),
             hint: None,
             data: &value.to_le_bytes(),

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `model` | of the model device |
+//! | `wide` | blocks of a model device, and its further atomics |
 //! | `peers` | what a model device does with another one |
 //! | `drive`, `commands`, `queue`, `pages` | of an NVMe drive: bring-up, commands, queues, memory for data |
 
@@ -12,6 +13,7 @@ mod model;
 mod pages;
 mod peers;
 mod queue;
+mod wide;
 
 pub(crate) use drive::{DriveDriver, Register};
 pub(crate) use model::ModelDriver;
@@ -94,6 +96,14 @@ pub(crate) enum Question {
     Rung { rung: u64 },
     /// The atomic counter.
     Add,
+    /// The one of 4 bytes.
+    Narrow,
+    /// What was swapped in last.
+    Swap,
+    /// What is there, to be replaced by the one above.
+    Cas { compare: u64 },
+    /// Bytes of its block, from there on.
+    Block { from: u16 },
     /// Vendor and device ID.
     Id,
     /// What a transfer left in another device's memory.

@@ -1,14 +1,17 @@
 //! The driver of a model device.
 
+mod dma;
+
 use super::peers::Peers;
+use super::wide::Wide;
 use super::{Burst, Failure, Others, Question, Task};
 use crate::device::{self, Command, Job};
 use crate::egress::Egress;
+use crate::host::layout::Layout;
 use crate::host::memory::{self, Memory};
-use crate::host::{Asker, HOST_ID, Purpose, window};
+use crate::host::{Asker, HOST_ID, Purpose};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
-use crate::pattern;
 use crate::profile::Work;
 use crate::random::{Drawer, Random};
 use proxy_core::time::Instant;
@@ -20,9 +23,6 @@ use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr};
 const CELLS: usize = 16;
 /// Requests of one driver that wait for their answers.
 pub(crate) const OUTSTANDING: usize = 24;
-/// Bytes before and after a buffer's contents that have to stay as they are.
-const GUARD: usize = 16;
-const GUARD_BYTE: u8 = 0xa5;
 
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
@@ -38,7 +38,9 @@ struct Transfer {
 pub(crate) struct ModelDriver {
     pub(super) port: usize,
     pub(super) life: u32,
-    id: Bdf,
+    pub(super) layout: Layout,
+    /// Its registers are above 4 GB.
+    high: bool,
     versions: [u32; CELLS],
     rung: u64,
     collected: u64,
@@ -60,6 +62,8 @@ pub(crate) struct ModelDriver {
     sums: [u64; memory::BUFFERS as usize],
     /// What its device does with others, by their ports.
     pub(super) peers: Peers,
+    /// What it asks beside registers.
+    pub(super) wide: Wide,
     outstanding: usize,
     bursts: VecDeque<Burst>,
     /// Operations that ended well.
@@ -67,12 +71,18 @@ pub(crate) struct ModelDriver {
 }
 
 impl ModelDriver {
-    pub(crate) fn new(port: usize, life: u32, id: Bdf, memory: &mut Memory) -> Self {
+    pub(crate) fn new(
+        (port, high): (usize, bool),
+        life: u32,
+        layout: Layout,
+        memory: &mut Memory,
+    ) -> Self {
         memory.bytes(port, false, memory::COUNTERS as usize, 8 * memory::BUFFERS as usize).fill(0);
         Self {
             port,
             life,
-            id,
+            layout,
+            high,
             versions: [0; CELLS],
             rung: 0,
             collected: 0,
@@ -87,6 +97,7 @@ impl ModelDriver {
             random: Random::stream(life.into(), Drawer::Attributes, port as u64),
             sums: [0; memory::BUFFERS as usize],
             peers: Peers::default(),
+            wide: Wide::default(),
             outstanding: 0,
             bursts: VecDeque::new(),
             done: 0,
@@ -161,6 +172,14 @@ impl ModelDriver {
                 self.versions[cell] += 1;
                 let value = value(cell, self.versions[cell]).to_le_bytes();
                 self.write(out, cell as u64 * 4, &value);
+                if random.chance(500_000) {
+                    // Some of its bytes again, and nothing of the others.
+                    let enables = random.below(16) as u8;
+                    let byte = |n: usize| if enables >> n & 1 != 0 { value[n] } else { !value[n] };
+                    let enables = ByteEnables { first: enables, last: 0 };
+                    let (at, value) = (cell as u64 * 4, [0, 1, 2, 3].map(byte));
+                    self.write_some(out, (self.port, at), (&value, enables), false);
+                }
                 self.done += 1;
                 true
             }
@@ -177,6 +196,10 @@ impl ModelDriver {
             Task::PeerReads => self.with_peer(Job::Read, random, out, others),
             Task::PeerAtomics => self.with_peer(Job::Add, random, out, others),
             _ if self.outstanding >= OUTSTANDING => false,
+            Task::Registers if random.chance(400_000) => {
+                self.ask_for_block(out, random);
+                true
+            }
             Task::Registers => {
                 let cell = random.below(CELLS as u64) as usize;
                 let question = Question::Cell { cell, version: self.versions[cell] };
@@ -190,20 +213,25 @@ impl ModelDriver {
                 self.read(out, device::RUNG, 1, Question::Rung { rung: self.rung });
                 true
             }
+            Task::Atomics if random.chance(600_000) => {
+                self.ask_for_atomic(out, random);
+                true
+            }
             Task::Atomics => {
                 self.adds += 1;
+                let address = self.registers(self.port) + device::COUNTER;
                 self.ask(out, Question::Add, |requester, tag| Kind::Atomic {
                     op: AtomicOp::FetchAdd,
                     requester,
                     tag,
-                    address: 0,
+                    address,
                     hint: None,
                     data: &[1, 0, 0, 0, 0, 0, 0, 0],
                 });
                 true
             }
             Task::Configuration => {
-                let destination = self.id;
+                let destination = self.layout.device_id(self.port);
                 self.ask(out, Question::Id, |requester, tag| Kind::ConfigRead {
                     type1: true,
                     requester,
@@ -219,7 +247,7 @@ impl ModelDriver {
         }
     }
 
-    fn write(&mut self, out: &mut Egress<Purpose>, at: u64, data: &[u8]) {
+    pub(super) fn write(&mut self, out: &mut Egress<Purpose>, at: u64, data: &[u8]) {
         let by_id = self.random.chance(400_000);
         self.write_to(out, (self.port, at), data, by_id);
     }
@@ -228,15 +256,26 @@ impl ModelDriver {
     pub(super) fn write_to(
         &mut self,
         out: &mut Egress<Purpose>,
-        (port, at): (usize, u64),
+        to: (usize, u64),
         data: &[u8],
+        by_id: bool,
+    ) {
+        let enables = ByteEnables::all((data.len() / 4) as u16);
+        self.write_some(out, to, (data, enables), by_id);
+    }
+
+    fn write_some(
+        &self,
+        out: &mut Egress<Purpose>,
+        (port, at): (usize, u64),
+        (data, enables): (&[u8], ByteEnables),
         by_id: bool,
     ) {
         let kind = Kind::MemWrite {
             requester: HOST_ID,
             tag: Tag::new(0).expect("a tag"),
-            address: window(port) + at,
-            enables: ByteEnables::all((data.len() / 4) as u16),
+            address: self.registers(port) + at,
+            enables,
             hint: None,
             data,
         };
@@ -245,8 +284,13 @@ impl ModelDriver {
         out.push(&repr, Purpose::Posted { port });
     }
 
+    /// Where the registers of a port's device are; others' are below 4 GB.
+    pub(super) fn registers(&self, port: usize) -> u64 {
+        self.layout.registers(port, port == self.port && self.high)
+    }
+
     fn read(&mut self, out: &mut Egress<Purpose>, at: u64, length_dw: u16, question: Question) {
-        let address = window(self.port) + at;
+        let address = self.registers(self.port) + at;
         let enables = ByteEnables::all(length_dw);
         self.ask(out, question, |requester, tag| Kind::MemRead {
             requester,
@@ -259,7 +303,7 @@ impl ModelDriver {
         });
     }
 
-    fn ask<'a>(
+    pub(super) fn ask<'a>(
         &mut self,
         out: &mut Egress<Purpose>,
         question: Question,
@@ -278,130 +322,10 @@ impl ModelDriver {
         kind: impl FnOnce(Bdf, Tag) -> Kind<'a>,
     ) {
         self.outstanding += 1;
-        let mut kind = kind(HOST_ID, Tag::new(0).expect("a tag"));
-        if let Kind::Atomic { address, .. } = &mut kind {
-            *address = window(self.port) + device::COUNTER;
-        }
+        let kind = kind(HOST_ID, Tag::new(0).expect("a tag"));
         let mut repr = Repr::new(kind);
         repr.attributes.id_based_ordering = by_id;
         out.push(&repr, Purpose::Driver { port: self.port, life: self.life, to, question });
-    }
-
-    fn transfer(
-        &mut self,
-        job: Job,
-        random: &mut Random,
-        memory: &mut Memory,
-        out: &mut Egress<Purpose>,
-        work: &Work,
-    ) -> bool {
-        let free = |n: &usize| self.transfers[*n].is_none() && !self.unknown[*n];
-        let Some(buffer) = (0..self.transfers.len()).find(free) else { return false };
-        let high = random.chance(500_000);
-        let length = random.between(work.bytes[0], work.bytes[1]);
-        // Anywhere in the page that it fits; now and then across its end.
-        let from = GUARD as u64 + random.below(4096 - length + 1) + random.below(2) * 2048;
-        let at = (buffer as u64 * memory::STRIDE + from.min(memory::STRIDE - 64 - length)) as usize;
-        let address = Memory::address(self.port, high, at as u64);
-        let interrupt = memory::interrupt(self.port, buffer as u64);
-        let seed = random.next();
-        let mut command = Command {
-            job,
-            relaxed: random.chance(400_000),
-            by_id: random.chance(400_000),
-            address,
-            length: length as u32,
-            seed,
-            interrupt: (interrupt, buffer as u32),
-        };
-        let since = self.now;
-        let mut transfer = Transfer { command, since, high, at };
-        match job {
-            Job::Write => self.guard(&transfer, memory),
-            Job::Read => {
-                pattern::fill(seed, 0, memory.bytes(self.port, high, at, length as usize));
-            }
-            Job::Add => {
-                let at = memory::COUNTERS + buffer as u64 * 8;
-                command.address = Memory::address(self.port, false, at);
-                command.length = random.between(1, 8) as u32;
-                command.seed = self.sums[buffer];
-                transfer = Transfer { command, since, high: false, at: at as usize };
-            }
-        }
-        self.transfers[buffer] = Some(transfer);
-        self.write(out, device::COMMANDS, &command.emit());
-        true
-    }
-
-    /// Overwrites what is there with something else, and puts guards around it.
-    fn guard(&self, transfer: &Transfer, memory: &mut Memory) {
-        let length = transfer.command.length as usize;
-        let bytes = memory.bytes(self.port, transfer.high, transfer.at - GUARD, length + 2 * GUARD);
-        bytes[..GUARD].fill(GUARD_BYTE);
-        bytes[GUARD + length..].fill(GUARD_BYTE);
-        pattern::fill(!transfer.command.seed, 0, &mut bytes[GUARD..GUARD + length]);
-    }
-
-    /// The interrupt of a transfer came: everything that it says is done has to be there.
-    pub(crate) fn interrupt(
-        &mut self,
-        buffer: usize,
-        message: u32,
-        memory: &mut Memory,
-    ) -> Verdict {
-        if let Some(target) = buffer.checked_sub(memory::BUFFERS as usize) {
-            return self.peer_interrupt(target, message);
-        }
-        let transfer = self.transfers.get_mut(buffer).and_then(Option::take);
-        let failed = message & device::FAILED != 0;
-        let message = message & !device::FAILED;
-        let Some(Transfer { command, since, high, at }) =
-            transfer.filter(|_| message == buffer as u32)
-        else {
-            return Err(Violation::new(
-                1,
-                format!("an interrupt of buffer {buffer} that nobody waits for"),
-            ));
-        };
-        if failed {
-            self.unknown[buffer] = command.job == Job::Add;
-            let what = format!("a device's transfer failed: {:?}", command.job);
-            self.failure.get_or_insert(Failure { since, what });
-            return Ok(());
-        }
-        self.done += 1;
-        match command.job {
-            Job::Write => {
-                let length = command.length as usize;
-                let bytes = memory.bytes(self.port, high, at - GUARD, length + 2 * GUARD);
-                let (before, rest) = bytes.split_at(GUARD);
-                let (data, after) = rest.split_at(length);
-                if let Some(wrong) = pattern::differs(command.seed, 0, data) {
-                    let what = format!(
-                        "the interrupt came before its data: byte {wrong} of {length} at {:#x} is wrong",
-                        command.address
-                    );
-                    return Err(Violation::new(1, what));
-                }
-                if before.iter().chain(after).any(|byte| *byte != GUARD_BYTE) {
-                    let what =
-                        format!("bytes beside {length} at {:#x} were written", command.address);
-                    return Err(Violation::new(1, what));
-                }
-            }
-            Job::Read => {}
-            Job::Add => {
-                let bytes = memory.bytes(self.port, false, at, 8);
-                let sum = u64::from_le_bytes((&*bytes).try_into().expect("eight"));
-                self.sums[buffer] += u64::from(command.length);
-                if sum != self.sums[buffer] {
-                    let what = format!("a counter is {sum} after {} additions", self.sums[buffer]);
-                    return Err(Violation::new(1, what));
-                }
-            }
-        }
-        Ok(())
     }
 
     /// A question was answered.
@@ -412,7 +336,10 @@ impl ModelDriver {
         payload: &[u8],
         others: &Others,
     ) -> Verdict {
-        // A lower address that is wrong can make a part of it: the rest has its time.
+        if let Question::Block { from } = question {
+            self.part_of_block(from, done, payload)?;
+        }
+        // Of other questions a lower address that is wrong can make a part: the rest has its time.
         if !done.last {
             return Ok(());
         }
@@ -465,6 +392,10 @@ impl ModelDriver {
                 }
                 self.added[old] = true;
             }
+            Question::Narrow | Question::Swap | Question::Cas { .. } => {
+                return self.atomic(question, payload);
+            }
+            Question::Block { .. } => {}
             Question::Id => {
                 if word() != device::ID {
                     return wrong(format!("vendor and device ID read {:#x}", word()));

@@ -17,7 +17,7 @@ use crate::device::{self, Command, Job, PART, PARTS, part};
 use crate::egress::Egress;
 use crate::host::Asker;
 use crate::host::memory;
-use crate::host::{Purpose, first, port_name, window};
+use crate::host::{Purpose, first, port_name};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
@@ -111,7 +111,7 @@ impl ModelDriver {
             // What is written or added would pass what the driver writes before it.
             relaxed: job == Job::Read && random.chance(400_000),
             by_id: false,
-            address: window(target) + part(self.port) + at,
+            address: self.layout.window(target) + part(self.port) + at,
             length: if job == Job::Add { random.between(1, 8) as u32 } else { length as u32 },
             seed: if job == Job::Add { 0 } else { random.next() },
             interrupt: (memory::interrupt(self.port, buffer), buffer as u32),
@@ -191,7 +191,7 @@ impl ModelDriver {
     /// Reads what is in its device's part of another one's memory.
     fn ask_for_part(&mut self, out: &mut Egress<Purpose>, target: usize) {
         let length_dw = (PART / 4) as u16;
-        let address = window(target) + part(self.port);
+        let address = self.layout.window(target) + part(self.port);
         self.ask_of(out, (target, false), Question::Left { target }, |requester, tag| {
             Kind::MemRead {
                 requester,
@@ -227,7 +227,7 @@ impl ModelDriver {
         }
         self.peers.checked += 1;
         let mut expected = [0; PART as usize];
-        let at = (command.address - window(target) - part(self.port)) as usize;
+        let at = (command.address - self.layout.window(target) - part(self.port)) as usize;
         match command.job {
             Job::Write => {
                 pattern::fill(!command.seed, 0, &mut expected);

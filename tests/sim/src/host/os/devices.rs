@@ -2,8 +2,8 @@
 
 use super::{COMMAND, Kind, Light, Os, Stage, Then};
 use crate::host::driver::{DriveDriver, Driver, ModelDriver};
+use crate::host::first;
 use crate::host::memory::Place;
-use crate::host::{device_id, first, window};
 use crate::oracle::{Verdict, Violation};
 use device_models::endpoint::registers;
 use device_models::nvme::regs as nvme;
@@ -12,6 +12,12 @@ use tlp_codec::tlp::Packet;
 /// Of the model device.
 const DEVICE_BAR: u16 = 0x10;
 const DEVICE_DEVICE_CONTROL: u16 = 0x48;
+/// In the lowest bits of a base address register (PCIe 5.0 section 7.5.1.2.1).
+const BAR_KIND: u32 = 0xf;
+const BAR_WIDE: u32 = 0b0100;
+const BAR_PREFETCHABLE: u32 = 0b1000;
+/// Of its register Device Control.
+pub(super) const FUNCTION_RESET: u32 = registers::DEVICE_CONTROL_FLR as u32;
 /// Of a drive: its ID and class; the rest is where its function has it.
 pub(super) const DRIVE_ID: u32 = (nvme::DEVICE_ID as u32) << 16 | nvme::VENDOR_ID as u32;
 pub(super) const CLASS: u16 = registers::REVISION_CLASS;
@@ -25,8 +31,26 @@ impl Os {
             return;
         }
         self.ports[port].kind = Kind::Model;
-        let at = device_id(port);
-        self.write(port, at, DEVICE_BAR, window(port) as u32, 0xf, Then::Set);
+        let at = self.layout.device_id(port);
+        self.write(port, at, DEVICE_BAR, u32::MAX, 0xf, Then::Set);
+        self.read(port, at, DEVICE_BAR, Then::Sized);
+    }
+
+    /// What a model device's register can hold is known: where it is to be, and all else. What is
+    /// prefetchable and has 64 bits is put above 4 GB, but for devices that others ask.
+    pub(super) fn place(&mut self, port: usize, sized: u32) {
+        if self.stage(port) != Stage::Enumerating {
+            return;
+        }
+        let kind = sized & BAR_KIND;
+        let wide = kind & BAR_WIDE != 0;
+        let high = wide && kind & BAR_PREFETCHABLE != 0 && self.moves;
+        self.ports[port].high = high;
+        let (at, place) = (self.layout.device_id(port), self.layout.registers(port, high));
+        self.write(port, at, DEVICE_BAR, place as u32 | kind, 0xf, Then::Set);
+        if wide {
+            self.write(port, at, DEVICE_BAR + 4, (place >> 32) as u32, 0xf, Then::Set);
+        }
         let payload = self.payload(port).trailing_zeros() - 7;
         // Reads of 4096 bytes.
         let control = payload << 5 | 5 << 12 | 1 << 4;
@@ -40,7 +64,7 @@ impl Os {
             return;
         }
         self.ports[port].kind = Kind::Drive;
-        let at = device_id(port);
+        let at = self.layout.device_id(port);
         let payload = self.payload(port).trailing_zeros() - 7;
         let control = registers::DEVICE_CONTROL_RELAXED
             | registers::DEVICE_CONTROL_EXTENDED_TAG
@@ -48,8 +72,8 @@ impl Os {
             | 5 << registers::DEVICE_CONTROL_MRRS_SHIFT;
         let vectors = u32::from(registers::MSIX_ENABLE) << 16;
         let writes = [
-            (registers::BAR0, window(port) as u32, 0b1111),
-            (registers::BAR0 + 4, (window(port) >> 32) as u32, 0b1111),
+            (registers::BAR0, self.layout.window(port) as u32, 0b1111),
+            (registers::BAR0 + 4, (self.layout.window(port) >> 32) as u32, 0b1111),
             (registers::DEVICE_CONTROL, control.into(), 0b0011),
             (registers::MSIX, vectors, 0b1100),
         ];
@@ -57,6 +81,14 @@ impl Os {
             self.write(port, at, register, value, enables, Then::Set);
         }
         self.write(port, at, COMMAND, 6, 0b0011, Then::Enabled);
+    }
+
+    /// Where the device behind a port has its Device Control.
+    pub(super) fn device_control(&self, port: usize) -> u16 {
+        match self.ports[port].kind {
+            Kind::Model => DEVICE_DEVICE_CONTROL,
+            Kind::Drive => registers::DEVICE_CONTROL,
+        }
     }
 
     pub(super) fn ready(&mut self, port: usize) {
@@ -68,13 +100,14 @@ impl Os {
             self.lives += 1;
             let driver = match self.ports[port].kind {
                 Kind::Model => {
-                    let driver =
-                        ModelDriver::new(port, self.lives, device_id(port), &mut self.memory);
+                    let at = (port, self.ports[port].high);
+                    let driver = ModelDriver::new(at, self.lives, self.layout, &mut self.memory);
                     Driver::Model(Box::new(driver))
                 }
                 Kind::Drive => {
                     let drives = self.drives.clone();
-                    let driver = DriveDriver::new(port, self.lives, drives, &mut self.memory);
+                    let at = (port, self.layout);
+                    let driver = DriveDriver::new(at, self.lives, drives, &mut self.memory);
                     Driver::Drive(Box::new(driver))
                 }
             };

@@ -1,8 +1,9 @@
 //! Hot-plug: what a slot's status tells, the button, and resets of what is behind a port.
 
+use super::devices::FUNCTION_RESET;
 use super::{Alarm, BRIDGE_CONTROL, COMMAND, Os, SLOT, Stage, Then};
 use crate::host::driver::Driver;
-use crate::host::{all_of, device_id, first, port_id};
+use crate::host::{all_of, first};
 use proxy_core::time::Instant;
 use std::time::Duration;
 
@@ -10,8 +11,12 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_millis(10);
 /// How long a driver may take to end its work when its device is to go.
 const STOP: Duration = Duration::from_millis(500);
+/// How long a function is left alone after a reset of its own (PCIe 5.0 section 6.6.2).
+const FUNCTION_RESETS: Duration = Duration::from_millis(100);
 /// How often it asks.
 const RETRIES: u32 = 500;
+/// How often a function is told to reset itself before its bus is reset.
+const FUNCTION_TRIES: u32 = 50;
 
 /// Button, presence, link state and hot-plug interrupt.
 pub(super) const SLOT_ENABLES: u32 = 1 | 1 << 3 | 1 << 5 | 1 << 12 | 0b11 << 6;
@@ -41,25 +46,81 @@ impl Os {
         }
         self.drop_driver(port);
         self.lose_others(port);
-        self.ports[port].script.retain(|access| access.at == port_id(port));
+        self.keep_script_of_slot(port);
         self.go(port, Stage::Enumerating);
         self.ports[port].retries = 0;
         self.ports[port].resetting = true;
-        let at = port_id(port);
-        self.write(port, at, BRIDGE_CONTROL, BUS_RESET, 0b1100, Then::BusReset);
+        let at = self.layout.port_id(port);
+        self.write(port, at, BRIDGE_CONTROL, BUS_RESET, 0b1100, Then::BusReset { behind: port });
         self.write(port, at, BRIDGE_CONTROL, 0, 0b1100, Then::Nothing);
         // That the link was down is its own doing.
         self.write(port, at, SLOT, LINK_CHANGED, 0b1100, Then::Nothing);
-        self.read(port, device_id(port), 0, Then::Found);
+        self.read(port, self.layout.device_id(port), 0, Then::Found);
         true
     }
 
-    /// The first function is ready: the others are looked for.
+    /// Resets one function of the device behind a port, of which the others go on, and begins anew
+    /// with it. Whether there is one to be reset.
+    pub(crate) fn reset_function(&mut self, port: usize) -> bool {
+        if self.stage(port) != Stage::Ready {
+            return false;
+        }
+        self.drop_driver(port);
+        self.keep_script_of_slot(port);
+        self.go(port, Stage::Resetting);
+        self.ports[port].retries = 0;
+        self.tell_to_reset(port);
+        true
+    }
+
+    fn tell_to_reset(&mut self, port: usize) {
+        let register = self.device_control(port);
+        let then = Then::FunctionReset;
+        self.write(port, self.layout.device_id(port), register, FUNCTION_RESET, 0b0011, then);
+    }
+
+    /// A function was told to reset itself, and has said that it does, or not.
+    pub(super) fn function_reset(&mut self, now: Instant, port: usize, good: bool) {
+        if self.stage(port) != Stage::Resetting || self.ports[port].retries >= RETRIES {
+            return;
+        }
+        if good {
+            self.go(port, Stage::Enumerating);
+        }
+        let entry = &mut self.ports[port];
+        entry.retries = if good { 0 } else { entry.retries + 1 };
+        if entry.retries >= FUNCTION_TRIES && self.reset_bus_instead(port) {
+            return;
+        }
+        let turn = self.ports[port].turn;
+        self.alarms.push((now + FUNCTION_RESETS, Alarm { port, turn, driver: false }));
+    }
+
+    /// A device of which nobody can be told anything any more, since it answers nothing under all of its
+    /// tags, is reset with its bus. Whether that is done.
+    fn reset_bus_instead(&mut self, port: usize) -> bool {
+        if port == first(port) {
+            self.go(port, Stage::Ready);
+        }
+        self.reset_bus(port)
+    }
+
+    /// What is planned for the device is of no use; its slot has nothing to do with that.
+    fn keep_script_of_slot(&mut self, port: usize) {
+        let slot = self.layout.port_id(port);
+        self.ports[port].script.retain(|access| access.at == slot);
+    }
+
+    /// The first function is ready: the others are looked for. Those that are there have nothing to
+    /// do with its reset.
     pub(super) fn find_others(&mut self, port: usize) {
         for other in all_of(port).take(self.functions).skip(1) {
+            if self.stage(other) != Stage::Empty {
+                continue;
+            }
             self.ports[other].retries = 0;
             self.go(other, Stage::Enumerating);
-            self.read(other, device_id(other), 0, Then::Found);
+            self.read(other, self.layout.device_id(other), 0, Then::Found);
         }
     }
 
@@ -78,7 +139,7 @@ impl Os {
             return;
         }
         let value = SLOT_ENABLES | (light as u32) << 8;
-        self.write(port, port_id(port), SLOT, value, 0b0011, then);
+        self.write(port, self.layout.port_id(port), SLOT, value, 0b0011, then);
     }
 
     /// The device said "later", or nothing that makes sense.
@@ -96,7 +157,7 @@ impl Os {
     pub(super) fn status(&mut self, now: Instant, port: usize, value: u32) {
         let changed = value & (BUTTON | PRESENCE_CHANGED | LINK_CHANGED);
         if changed != 0 {
-            self.write(port, port_id(port), SLOT, changed, 0b1100, Then::Nothing);
+            self.write(port, self.layout.port_id(port), SLOT, changed, 0b1100, Then::Nothing);
             // What happened meanwhile has set the bits again, without an interrupt.
             self.ports[port].again = true;
         }
@@ -116,7 +177,7 @@ impl Os {
                 self.ports[port].retries = 0;
                 self.go(port, Stage::Enumerating);
                 self.light(port, Light::Blink, Then::Nothing);
-                self.read(port, device_id(port), 0, Then::Found);
+                self.read(port, self.layout.device_id(port), 0, Then::Found);
             }
             Stage::Ready if changed & BUTTON != 0 => {
                 self.go(port, Stage::Blinking);
@@ -132,10 +193,10 @@ impl Os {
         self.drop_driver(port);
         self.lose_others(port);
         for other in all_of(port).take(self.functions).skip(1) {
-            self.write(other, device_id(other), COMMAND, 0, 0b0011, Then::Nothing);
+            self.write(other, self.layout.device_id(other), COMMAND, 0, 0b0011, Then::Nothing);
         }
         self.go(port, Stage::LettingGo);
-        self.write(port, device_id(port), COMMAND, 0, 0b0011, Then::Nothing);
+        self.write(port, self.layout.device_id(port), COMMAND, 0, 0b0011, Then::Nothing);
         self.light(port, Light::Off, Then::LetGo);
     }
 
@@ -151,7 +212,8 @@ impl Os {
             return;
         }
         match self.stage(port) {
-            Stage::Enumerating => self.read(port, device_id(port), 0, Then::Found),
+            Stage::Enumerating => self.read(port, self.layout.device_id(port), 0, Then::Found),
+            Stage::Resetting => self.tell_to_reset(port),
             Stage::Blinking if self.ports[port].driver.as_mut().is_some_and(Driver::stop) => {
                 self.go(port, Stage::Stopping);
                 let turn = self.ports[port].turn;
@@ -171,8 +233,7 @@ impl Os {
             return;
         }
         self.lose_others(port);
-        // What was planned for it is of no use; its slot is dark again.
-        self.ports[port].script.retain(|access| access.at == port_id(port));
+        self.keep_script_of_slot(port);
         // Another device may be there by now, and may have been taken up for the one that is gone.
         self.light(port, Light::Off, Then::GaveUp);
         self.ports[port].again = true;

@@ -19,7 +19,7 @@ struct Alone {
 impl Alone {
     fn new() -> Self {
         let profile = Profile::calm();
-        let os = Os::new(2 * FUNCTIONS, &profile, Drives::new(std::iter::empty()));
+        let os = Os::new((1, 0), 2 * FUNCTIONS, &profile, Drives::new(std::iter::empty()));
         let (out, requests) = (Egress::new(), Requests::new());
         Self { os, profile, out, requests, answered: Vec::new() }
     }
@@ -68,21 +68,49 @@ impl Alone {
 fn a_device_that_is_silent_keeps_no_other_slot_from_being_looked_at() {
     let mut alone = Alone::new();
     alone.os.boot();
-    alone.play(Some(UPSTREAM));
+    alone.play(Some(alone.os.layout().upstream()));
     assert_eq!(alone.answered, [], "the switch is not set up");
 
     let mut alone = Alone::new();
     alone.os.boot();
     alone.play(None);
+    let layout = *alone.os.layout();
     for port in [0, FUNCTIONS] {
-        assert_eq!(alone.answered.iter().filter(|a| **a == (port_id(port), SLOT)).count(), 2);
+        let slot = (layout.port_id(port), SLOT);
+        assert_eq!(alone.answered.iter().filter(|answered| **answered == slot).count(), 2);
     }
     // The first port waits for its device, and has something to tell the switch next.
-    alone.os.write(0, device_id(0), COMMAND, 0, 0b0011, Then::Nothing);
+    alone.os.write(0, layout.device_id(0), COMMAND, 0, 0b0011, Then::Nothing);
     alone.os.light(0, Light::Off, Then::Nothing);
-    alone.play(Some(device_id(0)));
+    alone.play(Some(layout.device_id(0)));
     alone.answered.clear();
     alone.os.ports[FUNCTIONS].again = true;
-    alone.play(Some(device_id(0)));
-    assert_eq!(alone.answered, [(port_id(FUNCTIONS), SLOT)]);
+    alone.play(Some(layout.device_id(0)));
+    assert_eq!(alone.answered, [(layout.port_id(FUNCTIONS), SLOT)]);
+}
+
+#[test]
+fn a_function_that_is_reset_is_left_alone_for_a_while_and_its_sibling_always() {
+    let mut alone = Alone::new();
+    alone.os.boot();
+    alone.play(None);
+    for port in [0, 1] {
+        alone.os.ports[port].stage = Stage::Ready;
+    }
+    alone.os.functions = 2;
+    alone.os.alarms.clear();
+    assert!(!alone.os.reset_function(FUNCTIONS), "nothing is there");
+    assert!(alone.os.reset_function(0));
+    alone.answered.clear();
+    alone.play(None);
+    let device = alone.os.layout().device_id(0);
+    let control = alone.os.device_control(0);
+    assert_eq!(alone.answered, [(device, control)]);
+    let [(at, alarm)] = alone.os.alarms[..] else { panic!("{:?}", alone.os.alarms) };
+    assert_eq!(at, Instant::ZERO + Duration::from_millis(100));
+    alone.os.alarm(at, alarm);
+    alone.play(None);
+    assert_eq!(alone.answered, [(device, control), (device, 0)], "then its ID is read");
+    alone.os.find_others(0);
+    assert_eq!((alone.os.stage(0), alone.os.stage(1)), (Stage::Enumerating, Stage::Ready));
 }

@@ -77,8 +77,15 @@ fn what_waits_too_long_is_found() {
     let mut requests = Requests::new();
     ask(&mut requests, 0x1000, 8);
     let bound = Duration::from_secs(2);
-    assert!(requests.check(Instant::from_nanos(2_000_000_000), bound).is_ok());
-    assert!(requests.check(Instant::from_nanos(2_000_000_001), bound).is_err());
+    let never = |_| Duration::ZERO;
+    assert!(requests.check(Instant::from_nanos(2_000_000_000), bound, never).is_ok());
+    assert!(requests.check(Instant::from_nanos(2_000_000_001), bound, never).is_err());
+    let still = |since| {
+        assert_eq!(since, Instant::ZERO, "the oldest one");
+        Duration::from_nanos(1)
+    };
+    assert!(requests.check(Instant::from_nanos(2_000_000_001), bound, still).is_ok());
+    assert!(requests.check(Instant::from_nanos(2_000_000_002), bound, still).is_err());
 }
 
 #[test]

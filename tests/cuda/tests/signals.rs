@@ -1,0 +1,77 @@
+//! What becomes of signals that reach `dxpu-perf` while a program runs under it.
+
+use std::process::Output;
+
+use cuda_tests::{Binding, StandIn, compile, dxpu_perf, shim};
+
+/// Signals as a shell begins with, whatever these tests were started from.
+const DEFAULT: &str = "--default-signal=INT,QUIT,TERM,HUP";
+
+/// Runs `dxpu-perf` with a shell's script as its program: what it ends with, and what it says.
+fn run(
+    stand_in: &StandIn,
+    own: &[&str],
+    arguments: &[&str],
+    script: &str,
+) -> (Option<i32>, String, String) {
+    let mut command = stand_in.command("env");
+    command.arg(DEFAULT).args(own).arg(dxpu_perf().unwrap()).args(arguments);
+    command.args(["--", "sh", "-c", script]).env("DXPU_PERF_SHIM", shim().unwrap());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// Long enough for a signal to come.
+const A_WHILE: &str = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done";
+
+#[test]
+fn signals_of_other_processes_are_passed_on() {
+    let stand_in = StandIn::new().unwrap();
+    for signal in ["INT", "QUIT", "TERM"] {
+        let script =
+            format!("trap 'exit 6' {signal}; sleep 0.2; kill -{signal} $PPID; {A_WHILE}; exit 7");
+        let (code, _, error) = run(&stand_in, &[], &["run", "-q"], &script);
+        assert_eq!(code, Some(6), "{signal}: {error}");
+    }
+}
+
+#[test]
+fn a_hangup_that_is_ignored_ends_nothing() {
+    let stand_in = StandIn::new().unwrap();
+    // As `nohup` starts it.
+    let own = ["env", "--ignore-signal=HUP"];
+    let script = format!("sleep 0.2; kill -HUP $PPID; {A_WHILE}; exit 5");
+    let (code, _, error) = run(&stand_in, &own, &["run", "-q"], &script);
+    assert_eq!(code, Some(5), "{error}");
+    // And one that is not ends the program, too.
+    let (code, _, error) = run(&stand_in, &[], &["run", "-q"], &script);
+    assert_eq!(code, Some(143), "{error}");
+}
+
+#[test]
+fn a_sweep_that_is_stopped_says_what_it_has() {
+    let stand_in = StandIn::new().unwrap();
+    let program = compile(&stand_in, "scripted", Binding::Dlsym).unwrap();
+    let runs = stand_in.folder().join("runs");
+    let page = stand_in.folder().join("sweep.html");
+    let sweep =
+        ["sweep", "--rtt", "2us..4us", "--steps", "2", "--repeat", "2", "--metric", "speed (.*)"];
+    let sweep = [&sweep[..], &["--html", page.to_str().unwrap()]].concat();
+    // The third run is stopped, takes that well and says a metric that is half of the others'.
+    let script = format!(
+        "{program} 5 k5us@1 > {runs}.out; echo run >> {runs}
+         if [ $(wc -l < {runs}) = 3 ]; then
+           trap 'echo speed 2; exit 0' TERM; sleep 0.2; kill -TERM $PPID; {A_WHILE}
+         fi; echo speed 4",
+        program = program.display(),
+        runs = runs.display(),
+    );
+    let (code, out, error) = run(&stand_in, &[], &sweep, &script);
+    assert_eq!(code, Some(128 + 15), "{error}");
+    assert!(error.contains("run 1 at a round trip of 4.00 us: stopped by signal 15"), "{error}");
+    assert_eq!(std::fs::read_to_string(&runs).unwrap().lines().count(), 3);
+    assert!(out.contains("2.00 us") && !out.contains("4.00 us"), "{out}");
+    assert!(!out.contains("50.0"), "{out}");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("Not all of it was measured"));
+}
