@@ -168,19 +168,13 @@ impl Link {
         }
         for path in 0..self.path_count {
             let entry = &mut self.paths[path];
-            if entry.doubt_at.is_some_and(|at| at <= now) {
-                entry.doubt_at = None;
-                if entry.in_flight > 0 {
-                    self.doubt_path(now, path);
-                }
+            // What was under way may have been lost by other signs.
+            if entry.doubt_at.take_due(now) && entry.in_flight > 0 {
+                self.doubt_path(now, path);
             }
             let entry = &mut self.paths[path];
-            if entry.timeout_at.is_some_and(|at| at <= now) {
-                // What was under way may have been lost by other signs.
-                entry.timeout_at = None;
-                if entry.in_flight > 0 {
-                    self.path_timed_out(now, path);
-                }
+            if entry.timeout_at.take_due(now) && entry.in_flight > 0 {
+                self.path_timed_out(now, path);
             }
         }
     }

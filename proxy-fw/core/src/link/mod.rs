@@ -75,7 +75,7 @@ use crate::control::{BindingFailure, LinkDownReason, PathSet, Share};
 use crate::counters::CounterList;
 use crate::limits::{LINK_WINDOW, MAX_FRAME, MAX_PATHS, MIN_FRAME, TLP_BUFFER, UNBIND_QUEUE};
 use crate::stamps::Stamps;
-use crate::time::Instant;
+use crate::time::{Instant, Timer};
 use alloc::boxed::Box;
 use channel::{Channels, Phase};
 pub(crate) use counters::BadFrames;
@@ -143,9 +143,9 @@ pub struct Link {
     out: Outbox,
     inbox: Inbox,
     /// When credits that came back and were not told are told.
-    credit_at: Option<Instant>,
+    credit_at: Timer,
     /// When a binding that has reached its limit may send again.
-    share_at: Option<Instant>,
+    share_at: Timer,
     /// When a frame of this link last came.
     last_heard: Instant,
     up_event: bool,
@@ -212,8 +212,8 @@ impl Link {
             flight,
             out,
             inbox,
-            credit_at: None,
-            share_at: None,
+            credit_at: Timer::STOPPED,
+            share_at: Timer::STOPPED,
             last_heard: Instant::ZERO,
             up_event: false,
             down_event: false,

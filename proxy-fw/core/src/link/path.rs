@@ -5,7 +5,7 @@ use super::rtt::{Rtt, nanos};
 use super::sequence::before;
 use super::types::LinkConfig;
 use crate::limits::{ACK_EVERY, LINK_WINDOW};
-use crate::time::Instant;
+use crate::time::{Instant, Timer};
 use alloc::boxed::Box;
 use alloc::vec;
 use core::time::Duration;
@@ -70,7 +70,7 @@ pub(super) struct Path {
     /// An acknowledgement that speaks of this path is to be sent at once.
     pub(super) ack_now: bool,
     /// As `ack_now`, at this time at the latest.
-    pub(super) ack_at: Option<Instant>,
+    pub(super) ack_at: Timer,
     /// Frames received with Congestion Experienced.
     pub(super) marked: u16,
     /// The peer's count of the same, as last told.
@@ -82,20 +82,20 @@ pub(super) struct Path {
     /// Congestion window.
     pub(super) congestion: Congestion,
     /// Retransmission timer, and timeouts in a row.
-    pub(super) timeout_at: Option<Instant>,
+    pub(super) timeout_at: Timer,
     pub(super) backoff: u32,
     /// When what is under way here for longest takes another path, too; nothing on a link's only
     /// path.
-    pub(super) doubt_at: Option<Instant>,
+    pub(super) doubt_at: Timer,
     pub(super) health: Health,
     /// When the next probe is due; nothing on a link's only path.
-    pub(super) probe_at: Option<Instant>,
+    pub(super) probe_at: Timer,
     /// A probe of so many bytes is to be sent.
     pub(super) probe: Option<usize>,
     /// Largest frame that is sent on it, in bytes.
     pub(super) frame: usize,
     /// When it is tried whether larger frames pass again, and how that stands.
-    pub(super) raise_at: Option<Instant>,
+    pub(super) raise_at: Timer,
     pub(super) raise: Raise,
 }
 
@@ -140,20 +140,20 @@ impl Path {
             gap: false,
             unacknowledged: 0,
             ack_now: false,
-            ack_at: None,
+            ack_at: Timer::STOPPED,
             marked: 0,
             marks_told: 0,
             in_flight: 0,
             rtt: Rtt::new(config.initial_rtt),
             congestion: Congestion::new(config.max_frame),
-            timeout_at: None,
+            timeout_at: Timer::STOPPED,
             backoff: 0,
-            doubt_at: None,
+            doubt_at: Timer::STOPPED,
             health: Health::Suspect { since: 0, pause: config.min_rto, tries: 0, lost: false },
-            probe_at: None,
+            probe_at: Timer::STOPPED,
             probe: None,
             frame: config.max_frame,
-            raise_at: None,
+            raise_at: Timer::STOPPED,
             raise: Raise::Idle,
         }
     }
@@ -173,7 +173,8 @@ impl Path {
     /// Frames up to this size pass, as far as is known: no larger ones have to be tried.
     pub(super) fn passes(&mut self, largest: usize) {
         self.frame = largest;
-        (self.raise, self.raise_at) = (Raise::Idle, None);
+        self.raise = Raise::Idle;
+        self.raise_at.stop();
     }
 
     /// Numbers a frame that leaves now.
@@ -200,13 +201,13 @@ impl Path {
         self.gap &= missing;
         self.unacknowledged += 1;
         self.ack_now |= self.gap || again || self.unacknowledged >= ACK_EVERY;
-        self.ack_at.get_or_insert(now + delay);
+        self.ack_at.start_if_stopped(now + delay);
     }
 
     /// An acknowledgement that speaks of this path was sent.
     pub(super) fn acknowledgement_sent(&mut self) {
         self.ack_now = false;
-        self.ack_at = None;
+        self.ack_at.stop();
         self.unacknowledged = 0;
     }
 
@@ -254,28 +255,38 @@ impl Path {
 
     /// Starts the timers over, or stops them when nothing is under way here.
     pub(super) fn restart_timeout(&mut self, now: Instant, config: &LinkConfig, several: bool) {
-        (self.timeout_at, self.doubt_at) = (None, None);
+        self.stop_waiting();
         if self.in_flight > 0 {
             let timeout = self.timeout(config);
-            self.timeout_at = Some(now.after_nanos(timeout));
+            self.timeout_at.start(now.after_nanos(timeout));
             // Two round trips, as in RFC 8985 section 7.2, and time for an acknowledgement that is
             // held back.
             let patience = self.rtt.smoothed().saturating_mul(2).max(timeout / 4);
-            self.doubt_at = several.then(|| now.after_nanos(patience));
+            if several {
+                self.doubt_at.start(now.after_nanos(patience));
+            }
         }
+    }
+
+    /// Nothing is waited for.
+    pub(super) const fn stop_waiting(&mut self) {
+        self.timeout_at.stop();
+        self.doubt_at.stop();
     }
 
     /// What was under way is not any more: nothing is waited for, and what is sent next is waited
     /// for anew.
     pub(super) fn stop_if_idle(&mut self) {
         if self.in_flight == 0 {
-            (self.timeout_at, self.doubt_at) = (None, None);
+            self.stop_waiting();
         }
     }
 
     /// The peer has no other path any more: whether this one works shows by itself.
     pub(super) fn is_alone(&mut self) {
-        (self.probe_at, self.probe, self.doubt_at) = (None, None, None);
+        self.probe_at.stop();
+        self.doubt_at.stop();
+        self.probe = None;
         if self.is_good() {
             self.health = Health::Good { asked: false };
         }

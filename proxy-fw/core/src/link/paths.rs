@@ -38,7 +38,8 @@ impl Link {
             self.lose_path(path);
             let pause = self.config.min_rto;
             let entry = &mut self.paths[path];
-            (entry.timeout_at, entry.doubt_at, entry.backoff) = (None, None, 0);
+            entry.stop_waiting();
+            entry.backoff = 0;
             // It is not lost: if there is such a path again, it is a new one.
             entry.health =
                 Health::Suspect { since: entry.next_packet, pause, tries: 0, lost: false };
@@ -52,7 +53,7 @@ impl Link {
         if self.state == LinkState::Up {
             if before == 1 && count > 1 {
                 // While it was alone it was not asked whether it comes back.
-                self.paths[0].probe_at = Some(now);
+                self.paths[0].probe_at.start(now);
             }
             for path in before..count {
                 self.paths[path].passes(self.peer_limits.frame);
@@ -193,7 +194,10 @@ impl Link {
             self.counters.paths_lost += 1;
         }
         entry.health = Health::Suspect { since: entry.next_packet, pause, tries: 0, lost };
-        entry.probe_at = (!forgotten).then_some(now);
+        entry.probe_at.stop();
+        if !forgotten {
+            entry.probe_at.start(now);
+        }
         self.find_reach();
     }
 
@@ -230,7 +234,7 @@ impl Link {
     /// A path is asked when nothing of what left since then has come out for the keep-alive time.
     fn probe_later(&mut self, carried: Instant, path: usize) {
         if self.path_count > 1 {
-            self.paths[path].probe_at = Some(carried + self.config.keep_alive);
+            self.paths[path].probe_at.start(carried + self.config.keep_alive);
         }
     }
 
@@ -245,7 +249,7 @@ impl Link {
         self.lose_oldest_frame(path);
         let entry = &mut self.paths[path];
         if entry.health == (Health::Good { asked: false }) {
-            entry.probe_at = Some(now);
+            entry.probe_at.start(now);
         }
     }
 
@@ -280,7 +284,7 @@ impl Link {
         let entry = &mut self.paths[path];
         if entry.frame > SAFE_FRAME {
             entry.frame = SAFE_FRAME;
-            entry.raise_at = Some(now + LINK_RAISE);
+            entry.raise_at.start(now + LINK_RAISE);
             self.counters.frames_shrunk += 1;
         }
     }
@@ -290,8 +294,8 @@ impl Link {
         let mut first = Earliest::NONE;
         if self.channels.shared.open() > 0 {
             for path in self.paths() {
-                first.or(path.probe_at);
-                first.or(path.raise_at);
+                first.timer(path.probe_at);
+                first.timer(path.raise_at);
             }
         }
         first.get()
@@ -305,8 +309,8 @@ impl Link {
         for path in 0..self.path_count {
             let wanted = self.peer_limits.frame;
             let entry = &mut self.paths[path];
-            if entry.raise_at.is_some_and(|at| at <= now) {
-                entry.raise_at = Some(now + LINK_RAISE);
+            if entry.raise_at.is_due(now) {
+                entry.raise_at.start(now + LINK_RAISE);
                 // Behind a probe comes more if there is a load: another packet is named then. So it
                 // is records that try, unless there are too few for such a frame.
                 if entry.in_flight > 0 && entry.raise != Raise::Wanted {
@@ -318,7 +322,7 @@ impl Link {
             }
             // ... and takes this one's place: what may be too large says nothing of whether the path is
             // there.
-            if entry.probe_at.is_some_and(|at| at <= now) {
+            if entry.probe_at.is_due(now) {
                 self.probe(now, path);
             }
         }
@@ -337,13 +341,13 @@ impl Link {
             }
             Health::Good { asked } => {
                 *asked = true;
-                entry.probe_at = Some(now.after_nanos(entry.timeout(&self.config)));
+                entry.probe_at.start(now.after_nanos(entry.timeout(&self.config)));
                 self.find_reach();
             }
             Health::Suspect { pause, tries, lost, .. } => {
                 *lost |= *tries > 0;
                 *tries += 1;
-                entry.probe_at = Some(now + *pause);
+                entry.probe_at.start(now + *pause);
                 *pause = (*pause * 2).min(self.config.max_open_retry);
                 if *tries > BLACK_HOLE {
                     self.shrink_frames(now, path);

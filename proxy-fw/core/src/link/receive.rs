@@ -163,7 +163,7 @@ impl Link {
             return Some(0);
         }
         let key = |path: &Path| {
-            let waits = path.ack_at.unwrap_or(Instant::FAR_FUTURE);
+            let waits = path.ack_at.at();
             let came = path.received.map_or(Instant::ZERO, |(_, at)| at);
             (!path.ack_now, waits, core::cmp::Reverse(came))
         };

@@ -198,7 +198,7 @@ impl Link {
         if self.faulty(Fault::IgnoreLimit) {
             return false;
         }
-        self.share_at = Some(self.share_at.map_or(at, |earlier| earlier.min(at)));
+        self.share_at.no_later(at);
         self.out.limited |= 1 << index;
         self.counters.sends_limited += 1;
         // What is left of its turn it may not save up until its limit is another.
@@ -223,8 +223,7 @@ impl Link {
 
     /// Bindings that had reached their limit may send again.
     pub(super) fn handle_share_timeout(&mut self, now: Instant) {
-        if self.share_at.is_some_and(|at| at <= now) {
-            self.share_at = None;
+        if self.share_at.take_due(now) {
             self.out.tlps |= core::mem::take(&mut self.out.limited);
         }
     }

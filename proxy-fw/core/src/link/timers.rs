@@ -14,13 +14,16 @@ impl Link {
             LinkState::Up => {
                 let mut first = Earliest::NONE;
                 for path in self.paths() {
-                    first.or(path.timeout_at);
-                    first.or(path.doubt_at);
-                    first.or(path.ack_at);
+                    first.timer(path.timeout_at);
+                    first.timer(path.doubt_at);
+                    // What is due waits for room where frames leave, not for time.
+                    if !path.ack_now {
+                        first.timer(path.ack_at);
+                    }
                 }
                 first.or(self.give_up_at());
-                first.or(self.credit_at);
-                first.or(self.share_at);
+                first.timer(self.credit_at);
+                first.timer(self.share_at);
                 first.or(self.keep_alive_at());
                 first.or(self.probe_timeout());
                 first.get()
@@ -35,13 +38,12 @@ impl Link {
         }
         self.handle_flight_timeout(now);
         for path in &mut self.paths[..self.path_count] {
-            path.ack_now |= path.ack_at.is_some_and(|at| at <= now);
+            path.ack_now |= path.ack_at.is_due(now);
         }
         self.handle_probe_timeout(now);
         self.handle_share_timeout(now);
-        if self.credit_at.is_some_and(|at| at <= now) {
+        if self.credit_at.take_due(now) {
             self.out.credits |= core::mem::take(&mut self.out.behind);
-            self.credit_at = None;
         }
         if self.keep_alive_at().is_some_and(|at| at <= now) {
             self.out.nop = true;

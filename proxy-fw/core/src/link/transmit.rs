@@ -34,7 +34,7 @@ impl Link {
         stamps: &mut Stamps,
     ) -> Option<Transmit> {
         if self.out.behind != 0 {
-            self.credit_at.get_or_insert(now + self.config.credit_delay);
+            self.credit_at.start_if_stopped(now + self.config.credit_delay);
         }
         if let Some(probe) = self.poll_probe(now, buffer) {
             return Some(probe);
@@ -124,14 +124,14 @@ impl Link {
         self.acknowledgement_left();
         self.paths[path].depart(now);
         if self.out.behind == 0 {
-            self.credit_at = None;
+            self.credit_at.stop();
         }
         if records == 0 {
             self.counters.acks_sent += 1;
             return;
         }
         self.out.probe = None;
-        if self.paths[path].timeout_at.is_none() {
+        if !self.paths[path].timeout_at.runs() {
             self.restart_timeout(now, path);
         }
     }

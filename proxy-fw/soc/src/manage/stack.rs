@@ -28,6 +28,10 @@ const FIRST_PORT: u16 = 49152;
 /// The longest that the stack sleeps: what it has to do later it says itself.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// The longest that what is due waits for room in the MAC's queue before it is looked for again: one
+/// frame of 9000 bytes takes 7 us at 10 Gbit/s, and 7 ms at 10 Mbit/s.
+const ROOM_WAIT: Duration = Duration::from_millis(1);
+
 /// How the card gets its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
@@ -234,12 +238,20 @@ impl Management {
         if self.stream == Stream::None || self.conversation.wants_stream() {
             self.conversation.handle_timeout(now);
         }
-        let said = self.stream == Stream::Open && !self.conversation.outgoing().is_empty();
+        // What does not fit the socket any more waits for an answer, which is a frame.
+        let has_room = || self.sockets.get::<tcp::Socket<'_>>(self.tcp).can_send();
+        let said =
+            self.stream == Stream::Open && !self.conversation.outgoing().is_empty() && has_room();
         let changes = match (self.stream, self.conversation.wants_stream()) {
             (Stream::None, wanted) => wanted && self.can_dial(),
             (_, wanted) => !wanted,
         };
         if self.pending.is_none() && now < self.due && !said && !changes {
+            return false;
+        }
+        if !mac.can_transmit() {
+            // Nothing could be answered or sent. Whoever makes room wakes the card.
+            self.due = self.due.max(now + ROOM_WAIT);
             return false;
         }
         self.drive_stream(now);

@@ -666,3 +666,19 @@ fn bindings_that_end_before_the_link_is_up_leave_room_for_others() {
     assert!(pair.both_up());
     pair.ends[0].open_channel(key(3, 200)).unwrap();
 }
+
+/// What waits for room in a full queue waits for nothing else: whoever sleeps until then sleeps.
+#[test]
+fn an_acknowledgement_that_is_due_wakes_nobody_until_there_is_room() {
+    let (mut pair, key) = Pair::bound();
+    pair.run_for(Duration::from_millis(1));
+    pair.send(0, key, Posted, false, 16);
+    let frame = pair.one_frame(0).unwrap();
+    pair.hand_over(1, &frame).unwrap();
+    let due = pair.ends[1].poll_timeout().unwrap();
+    assert!(due > pair.now);
+    pair.ends[1].handle_timeout(due);
+    assert!(pair.ends[1].is_ack_due() && pair.ends[1].poll_timeout().unwrap() > due);
+    pair.now = due;
+    assert!(pair.one_frame(1).is_some());
+}

@@ -257,13 +257,13 @@ fn a_path_that_is_dead_takes_no_acknowledgement_away() {
     assert!(!pair.ends[0].is_path_good(path_id(1)));
     pair.send(1, key, Posted, false, 16);
     pair.flush();
-    while pair.ends[0].paths[0].ack_at.is_none() {
+    while !pair.ends[0].paths[0].ack_at.runs() {
         let later = pair.now + Duration::from_micros(1);
         pair.step(later);
     }
     pair.ends[0].paths[1].probe = Some(64);
     pair.flush();
-    assert!(pair.ends[0].paths[0].ack_at.is_some());
+    assert!(pair.ends[0].paths[0].ack_at.runs());
 }
 
 /// Who only receives, and has nothing to say but that, does not notice that its quickest path is dead.
@@ -439,7 +439,13 @@ fn frames_shrink_to_what_a_path_carries_and_grow_again() {
 fn frames_grow_again_beside_a_load_and_a_path_that_stays_small_costs_little() {
     /// Nothing is sent but when the paths are tried next, which is while something is under way.
     fn tried_under_load(pair: &mut Pair, key: BindingKey) {
-        let at = pair.ends[0].paths().iter().filter_map(|path| path.raise_at).max();
+        let at = pair.ends[0]
+            .paths()
+            .iter()
+            .map(|path| path.raise_at)
+            .filter(|at| at.runs())
+            .map(Timer::at)
+            .max();
         let early = MS + Duration::from_micros(30);
         pair.drain_for(at.unwrap().saturating_since(pair.now) - early).unwrap();
         bursts(pair, key, 20, (100, 540));
@@ -481,17 +487,17 @@ fn a_path_that_is_new_carries_large_frames_and_is_not_tried_with_them() {
     pair.network.routes[1].mtu = 1500;
     bursts(&mut pair, key, 20, (400, 540));
     settle(&mut pair);
-    assert!(pair.ends[0].paths()[1].raise_at.is_some());
+    assert!(pair.ends[0].paths()[1].raise_at.runs());
     pair.network.routes[1].mtu = MAX_FRAME;
     for count in [1, 2] {
         let now = pair.now;
         pair.ends.iter_mut().for_each(|end| end.set_peer_paths(now, count));
     }
     let path = &pair.ends[0].paths()[1];
-    assert_eq!((path.frame, path.raise_at), (MAX_FRAME, None));
+    assert_eq!((path.frame, path.raise_at), (MAX_FRAME, Timer::STOPPED));
     bursts(&mut pair, key, 20, (400, 540));
     settle(&mut pair);
-    assert_eq!(pair.ends[0].paths()[1].raise_at, None);
+    assert!(!pair.ends[0].paths()[1].raise_at.runs());
 }
 
 /// Small frames come through all the time, so that no timeout tells that large ones do not.

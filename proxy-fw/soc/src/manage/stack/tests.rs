@@ -165,3 +165,30 @@ fn who_is_refused_knows_why() {
     let Some(Heard::Lost(why)) = why else { panic!("it goes on: {why:?}") };
     assert_eq!(why.brief(), "no answer, or no address");
 }
+
+#[test]
+fn a_card_sleeps_while_what_it_says_has_no_room() {
+    let mut bench = Bench::new();
+    assert!(bench.is_greeted());
+    let version = CONTROL_VERSION;
+    let welcome = Welcome { version, node: NodeId::new(4).unwrap(), term: Term(1) };
+    bench.manager.says(&ToProxy::Welcome(welcome));
+    assert!(matches!(bench.heard(), Heard::Joined(_)));
+    // The manager's machine answers nothing, until the connection takes no more.
+    let Bench { manage, mac, now, .. } = &mut bench;
+    let said = (0..10_000).find(|_| !manage.say(&FromProxy::Pong) && !manage.turn(*now, mac));
+    assert!(said.is_some(), "it always finds something to do");
+    assert!(manage.poll_timeout() > *now);
+    // Nor does the network take frames, and one waits that would have to be answered.
+    while mac.transmit(60, |room| (room.len(), ())).is_some() {}
+    *now = *now + Duration::from_secs(2);
+    manage.handle_frame(&[0xff; 60]);
+    assert!(!manage.turn(*now, mac) && manage.holds_frame());
+    assert!(manage.poll_timeout() > *now);
+    // With room all of it goes on.
+    for _ in 0..100 {
+        bench.turn(Duration::from_millis(10));
+        while bench.manager.hears().is_some() {}
+    }
+    assert!(!bench.manage.holds_frame() && bench.manage.is_acknowledged());
+}
