@@ -167,38 +167,62 @@ impl Flow {
         request: Option<u64>,
         apart: bool,
     ) -> Verdict<Sent> {
-        let queue = &self.under_way[seen.class as usize];
         let alike = |sent: &Sent| {
             sent.seen.digest == seen.digest && request.is_none_or(|request| request == sent.request)
         };
-        // Of two that are alike, one that may not be lost is meant before one that may.
-        let owed = queue.iter().position(|sent| alike(sent) && !sent.optional);
-        let Some(at) = owed.or_else(|| queue.iter().position(alike)) else {
-            let class = seen.class;
+        let those = |optional: bool| {
+            let all = self.under_way[seen.class as usize].iter().enumerate();
+            all.filter(move |(_, sent)| sent.optional == optional && alike(sent)).map(|(at, _)| at)
+        };
+        // Of two that are alike, one that may not be lost is meant before one that may, unless that
+        // would be wrong.
+        let mut first = None;
+        let mut fits = |at: &usize| {
+            let verdict = self.check(*at, seen.class, apart);
+            let fits = verdict.is_ok();
+            first = first.take().or(verdict.err());
+            fits
+        };
+        let owed = those(false).next().filter(&mut fits);
+        let at = owed.or_else(|| those(true).find(&mut fits));
+        let class = seen.class;
+        if self.closed && (at.is_some() || first.is_some()) {
+            return Err(Violation::new(2, format!("a {class:?} TLP came after its binding")));
+        }
+        let Some(at) = at else {
             let what =
                 format!("a {class:?} TLP came that is not under way: never sent so, or twice");
-            return Err(Violation::new(1, what));
+            return Err(first.unwrap_or_else(|| Violation::new(1, what)));
         };
-        let sent = queue[at];
-        if self.closed {
-            return Err(Violation::new(
-                2,
-                format!("a {:?} TLP came after its binding", seen.class),
-            ));
+        let sent = self.under_way[class as usize][at];
+        if class != Class::Posted && !(apart && class == Class::Completion) {
+            // Of the posted ones that it passed, and which may be lost, none comes any more.
+            let before = |posted: &Sent| posted.number < sent.number;
+            let passed = |posted: &Sent| !sent.seen.may_pass_posted(&posted.seen);
+            let posted = &mut self.under_way[Class::Posted as usize];
+            if posted.iter().take_while(|posted| before(posted)).any(passed) {
+                posted.retain(|posted| !(before(posted) && passed(posted)));
+            }
         }
-        self.check_same_class(at, &sent)?;
-        if seen.class != Class::Posted && !(apart && seen.class == Class::Completion) {
-            self.check_posted(self.under_way[0].len(), &sent)?;
-        }
-        self.under_way[seen.class as usize].remove(at);
+        self.under_way[class as usize].remove(at);
         self.delivered += 1;
         Ok(sent)
     }
 
+    /// Whether the one at this place of a class may come now.
+    fn check(&self, at: usize, class: Class, apart: bool) -> Verdict {
+        let sent = &self.under_way[class as usize][at];
+        self.check_same_class(at, sent)?;
+        if class == Class::Posted || apart && class == Class::Completion {
+            return Ok(());
+        }
+        self.check_posted(sent)
+    }
+
     /// Within a class: posted ones by the table's A2, completions of one request by D5b.
-    fn check_same_class(&mut self, at: usize, sent: &Sent) -> Verdict {
+    fn check_same_class(&self, at: usize, sent: &Sent) -> Verdict {
         match sent.seen.class {
-            Class::Posted => self.check_posted(at, sent),
+            Class::Posted => self.check_posted(sent),
             // B3, C3: they may pass each other.
             Class::NonPosted => Ok(()),
             Class::Completion => {
@@ -211,35 +235,20 @@ impl Flow {
         }
     }
 
-    /// No posted TLP that is still under way and was sent before may have been passed, if the
-    /// table does not allow it. One that may be lost is lost from here on.
-    fn check_posted(&mut self, among: usize, sent: &Sent) -> Verdict {
-        let mut at = 0;
-        for _ in 0..among {
-            let posted = &self.under_way[0][at];
-            if posted.number >= sent.number {
-                break;
-            }
-            if sent.seen.may_pass_posted(&posted.seen) {
-                at += 1;
-                continue;
-            }
-            if !posted.optional {
-                let what = format!(
-                    "a {:?} TLP came before a posted one, number {} of its flow, that was sent before it (or \
-                     that one is lost)",
-                    sent.seen.class, posted.number
-                );
-                return Err(Violation::new(1, what));
-            }
-            if sent.seen.class == Class::Posted {
-                // The caller's index counts from the front.
-                at += 1;
-                continue;
-            }
-            self.under_way[0].remove(at);
-        }
-        Ok(())
+    /// No posted TLP that is still under way, has to come and was sent before may have been passed, if
+    /// the table does not allow it.
+    fn check_posted(&self, sent: &Sent) -> Verdict {
+        let all = self.under_way[Class::Posted as usize].iter();
+        let passed = all
+            .take_while(|posted| posted.number < sent.number)
+            .find(|posted| !posted.optional && !sent.seen.may_pass_posted(&posted.seen));
+        let Some(posted) = passed else { return Ok(()) };
+        let what = format!(
+            "a {:?} TLP came before a posted one, number {} of its flow, that was sent before it (or that one \
+             is lost)",
+            sent.seen.class, posted.number
+        );
+        Err(Violation::new(1, what))
     }
 
     /// What is under way may come or not.

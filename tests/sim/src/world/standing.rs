@@ -38,6 +38,11 @@ impl Standstills {
     }
 }
 
+/// So long before.
+fn before(at: Instant, time: Duration) -> Instant {
+    Instant::from_nanos(at.as_nanos().saturating_sub(time.as_nanos() as u64))
+}
+
 impl World {
     /// Whether two nodes had a path that is whole for so long until now, or for longer, and neither
     /// of their proxies stood still meanwhile.
@@ -45,7 +50,7 @@ impl World {
         let now = self.now();
         let whole = self.silences.whole_since(&self.network, now, one, other);
         whole.is_some_and(|whole| {
-            let since = Instant::from_nanos(now.as_nanos().saturating_sub(time.as_nanos() as u64));
+            let since = before(now, time);
             let still = |node: usize| self.lives[node].stood_still(since, now);
             now.saturating_since(whole) >= time && (still(one) + still(other)).is_zero()
         })
@@ -65,9 +70,11 @@ impl World {
                 let since = self.standstills.since(now, (index, way), flow.delivered, owed);
                 let stands = now.saturating_since(since);
                 let (host, at_box) = (binding.host, binding.at_box);
+                // What one did not answer holds up what comes behind, until the time of that is over.
+                let asking = before(since, self.bound);
                 let well = |other: usize| {
                     let asked = other == at_box || self.profile.work.has_peers();
-                    let took = |slot: &SlotNode| !slot.spells.within(since, now);
+                    let took = |slot: &SlotNode| !slot.spells.within(asking, now);
                     !asked
                         || self.had_a_path(stands, host, hosts + other)
                             && self.boxes[other].slots.iter().all(took)

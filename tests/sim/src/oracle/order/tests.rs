@@ -154,3 +154,17 @@ fn what_went_before_there_was_an_address_is_in_order_with_its_like_only() {
     assert!(flow.deliver(come, None).is_ok());
     assert!(flow.deliver(come, None).is_err(), "each came once already");
 }
+
+#[test]
+fn of_two_that_are_alike_the_one_is_meant_that_would_be_right() {
+    let (twin, other) = (posted(1, 0x1000, false, false), posted(1, 0x2000, false, false));
+    let mut flow = Flow::default();
+    flow.send(AT, twin, 0, true);
+    flow.send(AT, other, 0, false);
+    flow.send(AT, twin, 0, false);
+    assert!(flow.deliver(twin, None).unwrap().is_optional());
+    assert!(flow.deliver(twin, None).is_err(), "the other one is owed first");
+    flow.deliver(other, None).unwrap();
+    assert!(!flow.deliver(twin, None).unwrap().is_optional());
+    assert_eq!(flow.owed(), (0, None));
+}
