@@ -167,12 +167,9 @@ impl Flow {
         request: Option<u64>,
         apart: bool,
     ) -> Verdict<Sent> {
-        let alike = |sent: &Sent| {
-            sent.seen.digest == seen.digest && request.is_none_or(|request| request == sent.request)
-        };
         let those = |optional: bool| {
-            let all = self.under_way[seen.class as usize].iter().enumerate();
-            all.filter(move |(_, sent)| sent.optional == optional && alike(sent)).map(|(at, _)| at)
+            let alike = self.alike(&seen, request);
+            alike.filter(move |(_, sent)| sent.optional == optional).map(|(at, _)| at)
         };
         // Of two that are alike, one that may not be lost is meant before one that may, unless that
         // would be wrong.
@@ -304,10 +301,22 @@ impl Flow {
 
     /// Whether there is such a TLP under way; if it is said so, for this request.
     pub(crate) fn knows(&self, seen: &Seen, request: Option<u64>) -> bool {
-        let alike = |sent: &Sent| {
-            sent.seen.digest == seen.digest && request.is_none_or(|request| request == sent.request)
+        self.alike(seen, request).next().is_some()
+    }
+
+    /// As [`Flow::knows`], one that may not be lost.
+    pub(crate) fn owes(&self, seen: &Seen, request: Option<u64>) -> bool {
+        self.alike(seen, request).any(|(_, sent)| !sent.optional)
+    }
+
+    /// What is under way and looks so, and where it is among its class.
+    fn alike(&self, seen: &Seen, request: Option<u64>) -> impl Iterator<Item = (usize, &Sent)> {
+        let digest = seen.digest;
+        let is_it = move |sent: &Sent| {
+            sent.seen.digest == digest && request.is_none_or(|request| request == sent.request)
         };
-        self.under_way[seen.class as usize].iter().any(alike)
+        let all = self.under_way[seen.class as usize].iter().enumerate();
+        all.filter(move |(_, sent)| is_it(sent))
     }
 
     /// TLPs under way that may not be lost, and since when the oldest is.

@@ -184,7 +184,13 @@ impl Bindings {
         let apart = self.access.parts(place, false);
         let aside = self.get(from).aside.get_mut(&port).expect("looked at above");
         aside.relax_unless(target);
-        if aside.via.knows(&seen, request) {
+        // Which way it came shows only where two that are alike are under way: the one that is owed.
+        let passed = if aside.flow.owes(&seen, request) {
+            aside.via.owes(&seen, request)
+        } else {
+            aside.via.knows(&seen, request)
+        };
+        if passed {
             return Ok((from, aside.via.deliver(seen, request)?));
         }
         let sent = aside.flow.deliver_by(seen, request, apart)?;

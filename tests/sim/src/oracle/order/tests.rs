@@ -160,8 +160,10 @@ fn of_two_that_are_alike_the_one_is_meant_that_would_be_right() {
     let (twin, other) = (posted(1, 0x1000, false, false), posted(1, 0x2000, false, false));
     let mut flow = Flow::default();
     flow.send(AT, twin, 0, true);
+    assert!(flow.knows(&twin, None) && !flow.owes(&twin, None));
     flow.send(AT, other, 0, false);
     flow.send(AT, twin, 0, false);
+    assert!(flow.owes(&twin, None));
     assert!(flow.deliver(twin, None).unwrap().is_optional());
     assert!(flow.deliver(twin, None).is_err(), "the other one is owed first");
     flow.deliver(other, None).unwrap();
