@@ -187,6 +187,8 @@ fn is_stopped_and_fetched(signal: &str, number: u32) {
     let file = folder.path().join("it.pcapng");
     let mut command = manager.command(&["fetch", "rec-1", "--out", file.to_str().unwrap()]);
     let child = started(&mut command);
+    // Before it knows that the recording runs there would be nothing to stop.
+    eventually("that it waits for the end", || (manager.heads().len() >= 2).then_some(()));
     send(&child, signal, number);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{signal}: {output:?}");

@@ -115,6 +115,9 @@ impl HostRole {
         if let Some(info) = RequestInfo::of(&packet) {
             let completer = self.switch.device_id(port);
             self.refuse(now, &HostRequest { info, completer, asker: None, watched: None });
+        } else if packet.class() == Some(Class::Completion) {
+            // The rest of them is yet to come, for nobody.
+            self.came_late(port.get().into(), packet);
         }
         Ok(())
     }
@@ -155,7 +158,7 @@ impl HostRole {
             return;
         }
         // Whoever asked hears nothing of it any more.
-        let _ = (0..self.ports.len()).any(|port| self.came_late(port, &packet));
+        let _ = (0..self.ports.len()).any(|port| self.came_late(port, packet.borrowed()));
     }
 
     /// Queues a TLP for the device behind a port. A request is the root complex's, or that of the
@@ -300,7 +303,7 @@ impl HostRole {
         let entry = &mut self.ports[port.get() as usize];
         let index = packet.tag().get();
         let Some((reference, request)) = entry.upstream.at_index(index) else {
-            let late = self.came_late(port.get().into(), &packet);
+            let late = self.came_late(port.get().into(), packet.borrowed());
             self.counters.unexpected_from_root += u64::from(!late);
             return Ok(());
         };
@@ -365,7 +368,7 @@ impl HostRole {
 
     /// A completion for a request of this port's that was given up on, or is now: nobody waits for it any
     /// more. Its tag is used again when all of it has come. `false` if there is no such request.
-    fn came_late(&mut self, port: usize, packet: &Packet<&mut [u8]>) -> bool {
+    fn came_late(&mut self, port: usize, packet: Packet<&[u8]>) -> bool {
         let (index, requester) = (packet.tag().get(), packet.requester());
         let upstream = &mut self.ports[port].upstream;
         let live = upstream.at_index(index).map(|(reference, request)| (reference, *request));
@@ -375,7 +378,7 @@ impl HostRole {
         }
         let upstream = &mut self.ports[port].upstream;
         let request = upstream.late_mut(index).filter(|late| late.info.requester == requester);
-        match request.map(|request| request.info.accept(packet)) {
+        match request.map(|request| request.info.accept(&packet)) {
             Some(Ok(Progress::Final)) => upstream.release_one(index),
             Some(Ok(Progress::Partial)) => {}
             Some(Err(_)) | None => return false,

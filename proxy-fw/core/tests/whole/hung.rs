@@ -3,7 +3,7 @@
 use crate::world::*;
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::LONGEST_HOLD;
-use proxy_core::link::ClassSet;
+use proxy_core::link::{ClassSet, LinkConfig};
 use proxy_core::role::Role as _;
 use proxy_core::switch::SwitchConfig;
 use std::time::Duration;
@@ -15,9 +15,13 @@ const GIVEN_UP: &str = "host: TLPs given up for a device that takes nothing";
 
 /// Two devices of a host that waits for neither longer than [`HOLD`].
 fn pair() -> World {
+    pair_with(LinkConfig::default())
+}
+
+fn pair_with(link: LinkConfig) -> World {
     let mut world = World::new();
     let switch = SwitchConfig { ports: 2, ..SwitchConfig::default() };
-    let config = HostConfig { switch, longest_hold: HOLD, ..HostConfig::default() };
+    let config = HostConfig { switch, link, longest_hold: HOLD, ..HostConfig::default() };
     world.host = HostRole::new(&config).unwrap();
     world.host.set_node(node(HOST));
     world.insert();
@@ -213,4 +217,47 @@ fn a_device_that_speaks_under_a_wrong_name_keeps_nobody_waiting() {
         world.counter("host: requests between devices whose requester is not behind its port") > 1
     );
     assert_eq!(world.counter(GIVEN_UP), 1);
+}
+
+/// Of an answer in many completions some find no room, and are given up. The tag of what was asked is
+/// used again when the rest has come.
+#[test]
+fn of_an_answer_that_is_given_up_in_part_no_tag_is_left() {
+    let mut world = pair_with(LinkConfig { shared_send: 0, ..LinkConfig::default() });
+    let read = emit(&Repr::new(mem_read(bdf(3, 0), 5, 0x1_0000_0000, 1024)));
+    world.device.out.push_back(read);
+    world.turn();
+    let asked = world.to_root.pop_front().unwrap();
+    world.device.room = ClassSet::NONE;
+    let pieces: Vec<_> = (0..64).map(|piece| piece_of(&asked, 4096, 64 * piece)).collect();
+    let mut waits = 0;
+    for piece in &pieces {
+        let started = world.now;
+        while world.host.handle_tlp(world.now, piece).is_err() {
+            assert!(world.now < started + 2 * HOLD, "it waits for ever");
+            world.run(HOLD / 10);
+            waits += 1;
+        }
+        world.turn();
+    }
+    assert!(waits > 0 && world.counter(GIVEN_UP) > 0, "it fits into what there is");
+    let hand = world.host.in_hand();
+    assert_eq!((hand.from_devices, hand.set_aside), (0, 0));
+    assert_eq!(world.counter("host: unexpected completions from the root complex"), 0);
+}
+
+/// A completion of 64 bytes, of an answer to `asked` of which so much was there before.
+fn piece_of(asked: &[u8], total: u16, before: u16) -> Vec<u8> {
+    let asked = Packet::new_checked(asked).unwrap();
+    emit(&Repr::new(Kind::Completion {
+        completer: Bdf::default(),
+        requester: asked.requester(),
+        tag: asked.tag(),
+        status: CplStatus::Success,
+        bcm: false,
+        byte_count: total - before,
+        lower_address: 0,
+        locked: false,
+        data: &[0; 64],
+    }))
 }

@@ -69,12 +69,15 @@ impl World {
     ) -> Verdict<(Option<usize>, u64, bool)> {
         let completer = Packet::new_checked(tlp).expect("looked at above").completer();
         let from_port = self.hosts[host].os.layout().port_of(completer);
-        // Without a number nobody has asked by the root complex.
-        let request = self.hosts[host].passes.get(&(asker, tag)).copied();
-        let from = from_port.and_then(|from_port| {
-            self.bindings.sender_to_root(host, (from_port, asker), &seen, request)
+        // Without a number nobody has asked by the root complex; or an earlier one had the tag.
+        let asked = self.hosts[host].passes.get(&(asker, tag)).copied();
+        let found = from_port.and_then(|from_port| {
+            [asked, None].into_iter().find_map(|request| {
+                let way = (from_port, asker);
+                Some((self.bindings.sender_to_root(host, way, &seen, request)?, request))
+            })
         });
-        if let Some(from) = from {
+        if let Some((from, request)) = found {
             let sent = self.bindings.deliver_to_root((from, asker), seen, request)?;
             return Ok((Some(from), sent.request, sent.is_optional()));
         }
