@@ -366,15 +366,23 @@ impl HostRole {
         Ok(())
     }
 
+    /// Nobody waits for what is owed to a port's device under this tag any more, if anything is.
+    pub(super) fn give_up_on(&mut self, port: usize, tag: u16) {
+        let upstream = &mut self.ports[port].upstream;
+        if let Some((reference, request)) = upstream.at_index(tag) {
+            let request = *request;
+            upstream.quarantine(reference);
+            self.keep_room(port, &request, 0);
+        }
+    }
+
     /// A completion for a request of this port's that was given up on, or is now: nobody waits for it any
     /// more. Its tag is used again when all of it has come. `false` if there is no such request.
     fn came_late(&mut self, port: usize, packet: Packet<&[u8]>) -> bool {
         let (index, requester) = (packet.tag().get(), packet.requester());
-        let upstream = &mut self.ports[port].upstream;
-        let live = upstream.at_index(index).map(|(reference, request)| (reference, *request));
-        if let Some((reference, request)) = live.filter(|live| live.1.info.requester == requester) {
-            upstream.quarantine(reference);
-            self.keep_room(port, &request, 0);
+        let live = self.ports[port].upstream.at_index(index);
+        if live.is_some_and(|(_, request)| request.info.requester == requester) {
+            self.give_up_on(port, index);
         }
         let upstream = &mut self.ports[port].upstream;
         let request = upstream.late_mut(index).filter(|late| late.info.requester == requester);

@@ -246,6 +246,33 @@ fn of_an_answer_that_is_given_up_in_part_no_tag_is_left() {
     assert_eq!(world.counter("host: unexpected completions from the root complex"), 0);
 }
 
+/// What a device had asked before its reset holds up nothing that it asks afterwards, though the answer
+/// to that needed more room than there is.
+#[test]
+fn after_its_reset_a_device_waits_for_no_answer_of_before() {
+    let mut world = pair_with(LinkConfig { shared_send: 0, ..LinkConfig::default() });
+    let read = |tag| emit(&Repr::new(mem_read(bdf(3, 0), tag, 0x1_0000_0000, 1024)));
+    world.device.out.extend([read(5), read(6)]);
+    world.turn();
+    let before = world.to_root.pop_front().unwrap();
+    world.run(HOLD);
+    assert!(world.to_root.is_empty(), "the second one waits for the first one's answer");
+    world.config_write(bdf(2, 0), 0x3c, SECONDARY_BUS_RESET);
+    world.run(Duration::from_millis(10));
+    world.config_write(bdf(2, 0), 0x3c, 0);
+    world.run(Duration::from_millis(200));
+    world.config_read(bdf(3, 0), 0);
+    world.device.out.push_back(read(7));
+    world.run(Duration::from_millis(10));
+    assert_eq!(world.to_root.len(), 1);
+    assert_eq!(world.host.in_hand().set_aside, 1);
+    // The answer of before comes all the same, and is for nobody.
+    world.device.received.clear();
+    assert!(world.host.handle_tlp(world.now, &answer_to(&before, &[0; 4096])).is_ok());
+    world.run(Duration::from_millis(10));
+    assert_eq!((world.device.received.len(), world.host.in_hand().set_aside), (0, 0));
+}
+
 /// A completion of 64 bytes, of an answer to `asked` of which so much was there before.
 fn piece_of(asked: &[u8], total: u16, before: u16) -> Vec<u8> {
     let asked = Packet::new_checked(asked).unwrap();

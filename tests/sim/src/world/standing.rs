@@ -1,6 +1,6 @@
 //! Nothing stands still for a path's sake as long as another one is whole: what is on the dead one
 //! goes by that one, within the time that it takes to see that nothing comes back. A device that
-//! misbehaves may take nothing itself, and hold up others where they ask each other; so may one that
+//! misbehaves may take nothing itself, and hold up the others of its host for a time; so may one that
 //! is cut off.
 
 use super::World;
@@ -69,15 +69,14 @@ impl World {
                 let owed = flow.owed().1.filter(|_| binding.is_sound()).unwrap_or(now);
                 let since = self.standstills.since(now, (index, way), flow.delivered, owed);
                 let stands = now.saturating_since(since);
-                let (host, at_box) = (binding.host, binding.at_box);
+                let host = binding.host;
                 // What one did not answer holds up what comes behind, until the time of that is over.
                 let asking = before(since, self.bound);
+                // What is for one of a host's devices goes before what is for the others.
                 let well = |other: usize| {
-                    let asked = other == at_box || self.profile.work.has_peers();
                     let took = |slot: &SlotNode| !slot.spells.within(asking, now);
-                    !asked
-                        || self.had_a_path(stands, host, hosts + other)
-                            && self.boxes[other].slots.iter().all(took)
+                    self.had_a_path(stands, host, hosts + other)
+                        && self.boxes[other].slots.iter().all(took)
                 };
                 if stands > bound && (0..self.boxes.len()).all(well) {
                     let name = self.slot_of_box(binding.at_box, binding.slot);
