@@ -6,6 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod os;
 pub(crate) mod root;
 
+use crate::oracle::peers::State;
 use driver::Question;
 use os::Then;
 use tlp_codec::ids::Bdf;
@@ -61,8 +62,9 @@ pub(crate) enum Purpose {
     /// of the operating system.
     Access { port: usize, boot: u32, device: bool, then: Then },
     /// What one device sends another one and the switch has redirected: the binding that it is of, if
-    /// that is known, the port that it is for, the request, and whether it may be lost.
-    PassedOn { from: Option<usize>, port: usize, request: u64, optional: bool },
+    /// that is known, the port that it is for and who was behind it when it came to the root complex, the
+    /// request, and whether it may be lost.
+    PassedOn { from: Option<usize>, port: usize, to: Option<State>, request: u64, optional: bool },
     /// An answer to the device that was behind a port when it asked: under which binding, and the
     /// request.
     Answer { binding: usize, request: u64 },

@@ -248,8 +248,10 @@ impl World {
                 return Ok::<bool, Infallible>(false);
             }
             trace.note(now, index as u16 + 1, What::TlpIn, &waiting.bytes);
-            if let Purpose::PassedOn { from, port, request, optional } = waiting.mark {
+            if let Purpose::PassedOn { from, port, to, request, optional } = waiting.mark {
                 if let Some(from) = from {
+                    // It may have waited until another one was there.
+                    let optional = optional || bindings.is_upset(to);
                     let seen = Seen::of(&waiting.bytes).expect("it was looked at when it came");
                     bindings.passed_on(now, (seen, request), (from, port), ports[port], optional);
                 }

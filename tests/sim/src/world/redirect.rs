@@ -32,7 +32,8 @@ impl World {
         };
         let (from, request, optional) = mark;
         self.trace.note(self.agenda.now(), index as u16 + 1, What::TlpOut, tlp);
-        let mark = Purpose::PassedOn { from, port, request, optional };
+        let to = self.bindings.state(self.hosts[index].ports[port]);
+        let mark = Purpose::PassedOn { from, port, to, request, optional };
         self.hosts[index].out.push_bytes(seen.class, tlp.to_vec(), mark);
         Ok(true)
     }
