@@ -4,6 +4,7 @@ use super::ports::Port;
 use super::{HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::canaries::{Canary, planted};
 use crate::control::Event;
+use crate::limits::ROOT_OUTSTANDING;
 use crate::link::{SendError, TlpMeta};
 use crate::node::Target;
 use crate::outstanding::{Progress, RequestInfo};
@@ -366,8 +367,16 @@ impl HostRole {
         Ok(())
     }
 
-    /// Nobody waits for what is owed to a port's device under this tag any more, if anything is.
-    pub(super) fn give_up_on(&mut self, port: usize, tag: u16) {
+    /// Nobody waits for what is owed to a port's device any more. Its tags stay out of use until that
+    /// has come.
+    pub(super) fn give_up_on_all(&mut self, port: usize) {
+        for tag in 0..ROOT_OUTSTANDING as u16 {
+            self.give_up_on(port, tag);
+        }
+    }
+
+    /// As [`give_up_on_all`](Self::give_up_on_all), of what is owed under this tag, if anything is.
+    fn give_up_on(&mut self, port: usize, tag: u16) {
         let upstream = &mut self.ports[port].upstream;
         if let Some((reference, request)) = upstream.at_index(tag) {
             let request = *request;

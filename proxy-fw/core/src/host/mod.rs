@@ -293,11 +293,7 @@ impl HostRole {
         }
         // A root complex that was reset, or is another one, answers nothing it was asked before.
         for index in 0..self.ports.len() {
-            while let Some((_, request)) =
-                self.ports[index].upstream.pop_where(AfterExpiry::Free, |_| true)
-            {
-                self.keep_room(index, &request, 0);
-            }
+            self.give_up_on_all(index);
             self.ports[index].upstream.release_quarantine();
             self.ports[index].held.clear();
         }

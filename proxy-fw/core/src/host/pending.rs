@@ -5,7 +5,7 @@
 //! two hot resets that both wait are one. TLPs for the device wait until all of it is sent.
 
 use super::{HostRole, hold::Hold};
-use crate::limits::{ROOT_OUTSTANDING, TLP_BUFFER};
+use crate::limits::TLP_BUFFER;
 use crate::link::{SendError, TlpMeta};
 use crate::queue::TlpQueue;
 use crate::stamps::StampedTlp;
@@ -141,9 +141,7 @@ impl HostRole {
             entry.hold = Hold::default();
             entry.requests.expire_where(now, |_| true);
             // Of what it had asked it knows nothing any more. Later requests do not wait for that.
-            for tag in 0..ROOT_OUTSTANDING as u16 {
-                self.give_up_on(port.get().into(), tag);
-            }
+            self.give_up_on_all(port.get().into());
             self.ports.iter_mut().for_each(|other| other.held.flush(port));
             self.synthesised_at = None;
             self.synthesise(now);

@@ -13,7 +13,7 @@ use crate::control::{
 use crate::limits::MAX_FUNCTIONS;
 use crate::link::{ChannelId, LinkEvent, LinkState};
 use crate::node::Target;
-use crate::outstanding::{AfterExpiry, Table};
+use crate::outstanding::Table;
 use crate::role::InHand;
 use crate::switch::{RemovalRequest, SwitchEvent};
 use crate::time::Instant;
@@ -401,11 +401,11 @@ impl HostRole {
     }
 
     /// Nothing goes to or comes from the device any more. What it asked the root complex is
-    /// answered too late now: its tags stay out of use until then.
+    /// answered too late now.
     fn close_channels(&mut self, index: usize) {
+        self.give_up_on_all(index);
         let entry = &mut self.ports[index];
         entry.pending.clear();
-        while entry.upstream.pop_where(AfterExpiry::Quarantine, |_| true).is_some() {}
         let Some(bound) = &mut entry.binding else { return };
         for (_, channel) in core::mem::take(&mut bound.channels) {
             self.node.link(bound.peer).close_channel(channel);
