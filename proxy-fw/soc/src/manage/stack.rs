@@ -11,13 +11,19 @@ use proxy_core::time::Instant;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{dhcpv4, tcp};
-use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr, Ipv4Address, Ipv4Cidr};
+use smoltcp::wire::{DhcpPacket, EthernetAddress, IpAddress, IpCidr, Ipv4Address, Ipv4Cidr};
 
 /// Bytes of the connection's buffers, in each direction: a long answer leaves in several pieces.
 const STREAM_BUFFER: usize = 4096;
 
 /// Largest Ethernet frame of the stack: an MTU of 1500 and its header.
 const MAX_IP_FRAME: usize = 1514;
+
+/// The longest DHCP message: what the headers of IP and UDP leave of a frame.
+const MAX_DHCP: usize = MAX_IP_FRAME - 14 - 20 - 8;
+
+/// DHCP's option that names routers (RFC 2132, section 3.5).
+const ROUTERS: u8 = 3;
 
 /// A connection on which nothing is acknowledged for so long is gone.
 const STREAM_BOUND: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(10);
@@ -178,7 +184,11 @@ impl Management {
         stream.set_nagle_enabled(false);
         let tcp = sockets.add(stream);
         let dhcp = match config.addressing {
-            Addressing::Dhcp => Some(sockets.add(dhcpv4::Socket::new())),
+            Addressing::Dhcp => {
+                let mut socket = dhcpv4::Socket::new();
+                socket.set_receive_packet_buffer(Box::leak(Box::new([0; MAX_DHCP])));
+                Some(sockets.add(socket))
+            }
             Addressing::Fixed { address, prefix, gateway } => {
                 let cidr = Ipv4Cidr::new(address.into(), prefix);
                 set_address(&mut interface, Some((cidr, gateway.map(Into::into))));
@@ -289,8 +299,9 @@ impl Management {
                 let [a, b, c, d] = lease.address.address().octets();
                 let prefix = lease.address.prefix_len();
                 log!(info, "leased address {=u8}.{=u8}.{=u8}.{=u8}/{=u8}", a, b, c, d, prefix);
+                let router = lease.router.or_else(|| first_router(lease.packet.as_ref()?));
                 // A server is not to be trusted: to send to no host is a panic of the stack's.
-                let router = lease.router.filter(|&router| IpAddress::from(router).is_unicast());
+                let router = router.filter(|&router| IpAddress::from(router).is_unicast());
                 set_address(&mut self.interface, Some((lease.address, router)));
             }
             Some(dhcpv4::Event::Deconfigured) => {
@@ -404,6 +415,12 @@ fn renew(interface: &mut Interface, own: Option<Option<Ipv4Cidr>>) {
             assert!(pushed.is_ok(), "there is room");
         }
     });
+}
+
+/// The router that a server prefers. The stack has found none when there are several.
+fn first_router(message: &DhcpPacket<&[u8]>) -> Option<Ipv4Address> {
+    let routers = message.options().find(|option| option.kind == ROUTERS)?;
+    routers.data.first_chunk().map(|first| Ipv4Address::from_octets(*first))
 }
 
 fn set_address(interface: &mut Interface, address: Option<(Ipv4Cidr, Option<Ipv4Address>)>) {
