@@ -142,9 +142,14 @@ use complain;
 
 /// Prints a line. A reader that has seen enough (`| head`) is no error.
 fn write_line(text: &str) -> Result<(), Failure> {
+    next_line(text).map(|_| ())
+}
+
+/// Prints one of many lines; says whether anybody still reads them.
+fn next_line(text: &str) -> Result<bool, Failure> {
     match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        result => Ok(result.map(|()| true)?),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How results are printed, once or whenever they change.
 
-use super::{Failure, write_line};
+use super::{Failure, next_line, write_line};
 use clap::ValueEnum;
 use manager_client::views::EventPage;
 use manager_client::{Client, ClientError};
@@ -85,7 +85,9 @@ impl Output {
                     next = Some(news);
                     let text = self.text(&value, &text);
                     if shown.as_ref() != Some(&text) {
-                        self.show(&text, terminal, shown.is_none())?;
+                        if !self.show(&text, terminal, shown.is_none())? {
+                            return Ok(());
+                        }
                         shown = Some(text);
                     }
                 }
@@ -106,13 +108,14 @@ impl Output {
         }
     }
 
-    fn show(&self, text: &str, terminal: bool, first: bool) -> Result<(), Failure> {
+    /// Shows what is new; says whether anybody still reads it.
+    fn show(&self, text: &str, terminal: bool, first: bool) -> Result<bool, Failure> {
         match self.form {
             // Home, and what was there is wiped out: ECMA-48, CUP and ED.
-            _ if terminal => write_line(&format!("\x1b[H\x1b[2J{text}")),
-            Form::Yaml => write_line(&format!("---\n{text}")),
-            Form::Table if !first => write_line(&format!("\n{text}")),
-            _ => write_line(text),
+            _ if terminal => next_line(&format!("\x1b[H\x1b[2J{text}")),
+            Form::Yaml => next_line(&format!("---\n{text}")),
+            Form::Table if !first => next_line(&format!("\n{text}")),
+            _ => next_line(text),
         }
     }
 }

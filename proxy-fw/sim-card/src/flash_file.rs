@@ -64,8 +64,12 @@ impl FlashFile {
     /// Writes what has changed.
     pub(crate) fn save(&mut self, card: &mut Card) -> Result<()> {
         let nor = card.board.nor(self.bank);
-        if std::mem::replace(&mut self.steps, nor.steps()) == nor.steps() {
+        if self.steps == nor.steps() {
             return Ok(());
+        }
+        // Steps count when an operation begins, and cells change when it ends.
+        if !nor.is_busy() {
+            self.steps = nor.steps();
         }
         let chunks = nor.cells().chunks(CHUNK).zip(self.saved.chunks_mut(CHUNK));
         for (at, (now, before)) in (0..).step_by(CHUNK).zip(chunks) {

@@ -215,12 +215,12 @@ fn inspected_text(Inspected { image, trusted }: &Inspected, key: KeyId) -> Strin
 fn keygen(bench: &Bench, file: &Path) -> Outcome<()> {
     let made = keys::generate(file).map_err(|error| key_trouble(&error))?;
     let public = keys::digits(&made.public);
-    let body = serde_json::json!({ "file": file, "public": public, "public_file": made.file });
+    // As they are shown: a name need not be UTF-8, JSON is.
+    let [file, public_file] = [file, &made.file].map(|file| file.display().to_string());
+    let body = serde_json::json!({ "file": file, "public": public, "public_file": public_file });
     bench.out.print(&body, |_| {
         format!(
-            "{}: keep it secret and a copy of it safe; its public half is in {}:\n{public}",
-            file.display(),
-            made.file.display()
+            "{file}: keep it secret and a copy of it safe; its public half is in {public_file}:\n{public}"
         )
     })
 }

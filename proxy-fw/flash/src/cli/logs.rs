@@ -6,7 +6,7 @@ use std::path::Path;
 use card_image::{Header, PayloadCheck, SlotId};
 
 use super::args::{Level, Log, Uart};
-use super::output::line;
+use super::output::next_line;
 use super::write::{InSlots, headers};
 use super::{Bench, read_program};
 use crate::card::Card;
@@ -37,8 +37,8 @@ pub(super) fn log(bench: &Bench, said: &Log) -> Outcome<()> {
                     "`dxpu-flash info` shows what is on the card",
                 ]));
             };
-            if let Some(told) = build.not_started().filter(|_| !bench.args.json) {
-                eprintln!("dxpu-flash: {told}");
+            if let Some(told) = build.not_started() {
+                bench.note(&told);
             }
             Box::new(RttSource::attach(card, &elf)?)
         }
@@ -57,20 +57,25 @@ fn show(bench: &Bench, level: Level, texts: &Texts, source: &mut dyn Source) -> 
     let mut told = false;
     loop {
         let some = source.next(&mut bytes)?;
-        if some == 0 {
-            return Ok(());
-        }
-        let lines = decoder.take(&bytes[..some]);
+        let lines = match some {
+            0 => decoder.finish(),
+            _ => decoder.take(&bytes[..some]),
+        };
         if !lines.is_empty() {
             good_until = decoder.damaged();
         } else if decoder.damaged() >= good_until + SUSPICIOUS && !told {
             told = true;
-            eprintln!(
-                "dxpu-flash: nothing of the log can be decoded; is it the ELF file of the firmware that runs?"
+            bench.note(
+                "nothing of the log can be decoded; is it the ELF file of the firmware that runs?",
             );
         }
         for one in lines.iter().filter(|one| is_shown(one, level)) {
-            line(&if bench.args.json { json(one) } else { text(one, colors) })?;
+            if !next_line(&if bench.args.json { json(one) } else { text(one, colors) })? {
+                return Ok(());
+            }
+        }
+        if some == 0 {
+            return Ok(());
         }
     }
 }

@@ -110,8 +110,15 @@ impl Bench {
     /// Says that the card's program stood still before its flash was read, and does so again: whoever
     /// does not know waits for it in vain. For people; who reads JSON asks `info`.
     fn tell_halted(&self, card: &Card) {
-        if card.was_halted() && !self.args.json {
-            eprintln!("dxpu-flash: {WAS_HALTED}");
+        if card.was_halted() {
+            self.note(WAS_HALTED);
+        }
+    }
+
+    /// Tells a person what is no failure.
+    fn note(&self, what: &str) {
+        if !self.args.json {
+            eprintln!("dxpu-flash: {what}");
         }
     }
 

@@ -74,11 +74,20 @@ impl Output {
 ///
 /// When standard output cannot be written.
 pub(super) fn line(text: &str) -> Outcome<()> {
+    next_line(text).map(|_| ())
+}
+
+/// Prints one of many lines; says whether anybody still reads them.
+///
+/// # Errors
+///
+/// When standard output cannot be written.
+pub(super) fn next_line(text: &str) -> Outcome<bool> {
     match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => {
             Err(Failure::new(Kind::Other, format!("standard output cannot be written: {error}")))
         }
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
     }
 }

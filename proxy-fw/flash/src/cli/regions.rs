@@ -66,8 +66,10 @@ pub(super) fn read(bench: &Bench, said: &Read) -> Outcome<()> {
     let mut file = Beside::begin(&said.file).map_err(cannot)?;
     let bytes = copy(bench, said, |bytes| file.write_all(bytes).map_err(cannot))?;
     files::is_free(&said.file).and_then(|()| file.finish(&said.file)).map_err(cannot)?;
-    let body = serde_json::json!({ "file": said.file, "bytes": bytes });
-    bench.out.print(&body, |_| format!("{}: {bytes} bytes", said.file.display()))
+    // As it is shown: a name need not be UTF-8, JSON is.
+    let file = said.file.display().to_string();
+    let body = serde_json::json!({ "file": file, "bytes": bytes });
+    bench.out.print(&body, |_| format!("{file}: {bytes} bytes"))
 }
 
 fn copy(bench: &Bench, said: &Read, mut take: impl FnMut(&[u8]) -> Outcome<()>) -> Outcome<u64> {

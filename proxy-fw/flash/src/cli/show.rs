@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use card_image::{AntiDowngrade, Header, Refusal, Role, SlotId};
+use card_image::{AntiDowngrade, Header, Refusal, Role, SlotId, SlotState};
 use serde::Serialize;
 use soc::settings::Policy;
 
@@ -197,6 +197,18 @@ struct Verified {
     slot: Option<String>,
     image: Option<ImageView>,
     bytes: u64,
+    /// Whether it is right, and was started and did not say that it is healthy.
+    failed: bool,
+}
+
+impl Verified {
+    fn text(&self) -> String {
+        let failed = if self.failed { "; it failed, and is not started again" } else { "" };
+        match (&self.slot, &self.image) {
+            (Some(slot), Some(image)) => format!("slot {slot}: right, {}{failed}", image.text()),
+            _ => format!("boot loader: right, {} bytes", self.bytes),
+        }
+    }
 }
 
 pub(super) fn verify(bench: &Bench, said: &Verify) -> Outcome<()> {
@@ -214,11 +226,7 @@ pub(super) fn verify(bench: &Bench, said: &Verify) -> Outcome<()> {
     };
     bench.tell_halted(&card);
     bench.out.print(&verified?, |verified| {
-        let text = |one: &Verified| match (&one.slot, &one.image) {
-            (Some(slot), Some(image)) => format!("slot {slot}: right, {}", image.text()),
-            _ => format!("boot loader: right, {} bytes", one.bytes),
-        };
-        verified.iter().map(text).collect::<Vec<_>>().join("\n")
+        verified.iter().map(Verified::text).collect::<Vec<_>>().join("\n")
     })
 }
 
@@ -232,7 +240,7 @@ fn against_boot_loader(
     let bytes = in_flash(path, bytes, &card.board)?;
     let at = card.board.layout.boot_loader().start;
     match difference(bench, card, at, &bytes)? {
-        None => Ok(Verified { slot: None, image: None, bytes: bytes.len() as u64 }),
+        None => Ok(Verified { slot: None, image: None, bytes: bytes.len() as u64, failed: false }),
         Some(at) => Err(other_boot_loader(path, card, at)?),
     }
 }
@@ -316,7 +324,8 @@ fn against_image(
         return Err(other_image(slot, there.as_ref(), &header, at));
     }
     let image = Some(ImageView::from(&header));
-    Ok(Verified { slot: Some(slot.to_string()), image, bytes: bytes.len() as u64 })
+    let (slot, bytes) = (Some(slot.to_string()), bytes.len() as u64);
+    Ok(Verified { slot, image, bytes, failed: false })
 }
 
 /// Checks the images that are there as the boot loader does.
@@ -327,12 +336,15 @@ fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcom
     let keys = bench.keys(Some(&board), &policy)?;
     let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
     let store = open_store(&mut flash, &board, &probe)?;
+    let look = store.look(&mut flash, &requirements).map_err(|fault| fault.told(&probe))?;
     let mut verified = Vec::new();
     for one in slot.map_or(SlotId::ALL.to_vec(), |slot| vec![slot]) {
         let checked = store.verify(&mut flash, one, &requirements);
         let header: Result<Header, Refusal> = checked.map_err(|fault| fault.told(&probe))?;
-        match header {
+        // An image that is right by itself may not be the one that was recorded.
+        match look.wrong[one.index()].map_or(header, Err) {
             Ok(header) => verified.push(Verified {
+                failed: matches!(store.state().slot(one), SlotState::Failed { .. }),
                 slot: Some(one.to_string()),
                 image: Some(ImageView::from(&header)),
                 bytes: header.image_len(),

@@ -113,15 +113,14 @@ impl Decoder<'_> {
                 Some((0, rest)) => {
                     self.pending.extend_from_slice(rest);
                     let frame = std::mem::take(&mut self.pending);
-                    self.end(&frame, &mut lines);
+                    self.end(frame, &mut lines);
                 }
                 _ => self.pending.extend_from_slice(part),
             }
         }
         // A boot loader that stays has said all there is to say; no zero follows.
-        if self.pending.ends_with(b"\n") && is_plain(&self.pending) {
-            let words = std::mem::take(&mut self.pending);
-            lines.extend(plain(&words));
+        if self.pending.ends_with(b"\n") && plain_from(&self.pending).is_some() {
+            self.words(&mut lines);
         } else if self.pending.len() > LONGEST {
             self.pending.clear();
             self.damaged += 1;
@@ -129,23 +128,49 @@ impl Decoder<'_> {
         lines
     }
 
+    /// Nothing follows: the words that no end of a line and no zero came behind. A frame that is not
+    /// whole is none.
+    pub fn finish(&mut self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        self.words(&mut lines);
+        lines
+    }
+
     /// A frame is whole, or what was between two.
-    fn end(&mut self, frame: &[u8], lines: &mut Vec<Line>) {
+    fn end(&mut self, frame: Vec<u8>, lines: &mut Vec<Line>) {
         if frame.is_empty() {
             return;
         }
-        match self.texts.line(frame) {
+        match self.texts.line(&frame) {
             Some(line) => lines.push(line),
-            None if is_plain(frame) => lines.extend(plain(frame)),
-            None => self.damaged += 1,
+            None if plain_from(&frame).is_none() => self.damaged += 1,
+            None => {
+                self.pending = frame;
+                self.words(lines);
+            }
+        }
+    }
+
+    /// Takes the words that end what is pending. What is in front of them is a frame that was cut
+    /// short, or a byte that the line made up when the card's power came.
+    fn words(&mut self, lines: &mut Vec<Line>) {
+        if let Some(from) = plain_from(&self.pending) {
+            self.damaged += u64::from(from != 0);
+            lines.extend(plain(&self.pending[from..]));
+            self.pending.clear();
         }
     }
 }
 
-/// Whether it is words rather than a frame, which has bytes of other kinds.
-fn is_plain(bytes: &[u8]) -> bool {
+/// Where words begin that go on to the end, if any do: with all of it, or with the first line behind
+/// the last byte that is no letter of theirs, which frames have.
+fn plain_from(bytes: &[u8]) -> Option<usize> {
     let printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t');
-    bytes.len() >= 4 && bytes.iter().all(printable)
+    let from = match bytes.iter().rposition(|byte| !printable(byte)) {
+        None => 0,
+        Some(at) => at + bytes[at..].iter().position(|byte| *byte == b'\n')? + 1,
+    };
+    (bytes.len() - from >= 4).then_some(from)
 }
 
 fn plain(words: &[u8]) -> Vec<Line> {

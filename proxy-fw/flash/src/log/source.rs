@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub struct FileSource {
     file: File,
     path: PathBuf,
     follow: bool,
+    /// Whether it is a console, whose end means that it is gone.
+    is_device: bool,
 }
 
 impl FileSource {
@@ -57,7 +60,13 @@ impl FileSource {
                 _ => failure,
             }
         })?;
-        Ok(Self { file, path: path.to_owned(), follow })
+        let is_device = file.metadata().is_ok_and(|there| there.file_type().is_char_device());
+        Ok(Self { file, path: path.to_owned(), follow, is_device })
+    }
+
+    fn lost(&self, why: &str) -> Failure {
+        let what = format!("the console at {} is gone: {why}", self.path.display());
+        Failure::new(Kind::Lost, what).check("is its cable plugged in?")
     }
 }
 
@@ -65,13 +74,12 @@ impl Source for FileSource {
     fn next(&mut self, into: &mut [u8]) -> Outcome<usize> {
         loop {
             match self.file.read(into) {
+                // A terminal that was hung up reads so for ever; any other waits (VMIN is 1).
+                Ok(0) if self.follow && self.is_device => return Err(self.lost("it was hung up")),
                 Ok(0) if self.follow => std::thread::sleep(PAUSE),
                 Ok(some) => return Ok(some),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let what = format!("the console at {} is gone: {error}", self.path.display());
-                    return Err(Failure::new(Kind::Lost, what).check("is its cable plugged in?"));
-                }
+                Err(error) => return Err(self.lost(&error.to_string())),
             }
         }
     }

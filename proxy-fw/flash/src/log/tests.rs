@@ -97,6 +97,34 @@ fn frames_and_plain_words_are_told_apart() {
     assert_eq!(decoder.damaged(), 1);
 }
 
+/// The line makes up a byte when power comes, and power that goes cuts a frame short.
+#[test]
+fn words_behind_a_damaged_byte_are_shown() {
+    let words = b"\xf0\r\n\r\nDxPU boot loader, start 1\r\nrecovery: nothing\r\n";
+    let wanted = [(None, "DxPU boot loader, start 1"), (None, "recovery: nothing")];
+    let texts = texts();
+    let mut decoder = texts.decoder();
+    assert_eq!(said(&decoder.take(words)), wanted);
+    assert_eq!(decoder.damaged(), 1);
+    // Before the next frame's zero, and with no end of a line.
+    let mut decoder = texts.decoder();
+    let cut = [&words[..words.len() - 2], &[0]].concat();
+    assert_eq!(said(&decoder.take(&cut)), wanted);
+    assert_eq!(decoder.damaged(), 1);
+}
+
+#[test]
+fn the_last_words_need_no_end() {
+    let texts = texts();
+    let mut decoder = texts.decoder();
+    assert!(decoder.take(b"\nslot a: the slot is empty\r\nrecovery").is_empty());
+    let wanted = [(None, "slot a: the slot is empty"), (None, "recovery")];
+    assert_eq!(said(&decoder.finish()), wanted);
+    // Half a frame is none.
+    decoder.take(&frame(&[1, 0, 4])[..2]);
+    assert!(decoder.finish().is_empty());
+}
+
 #[test]
 fn files_without_a_log_are_refused() {
     assert!(matches!(Texts::parse(b"no ELF"), Err(TextsError::Unreadable(_))));

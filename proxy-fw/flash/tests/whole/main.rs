@@ -2,6 +2,7 @@
 //! wrong at a bench.
 
 mod chain;
+mod console;
 mod litex;
 mod policy;
 mod reading;

@@ -281,7 +281,7 @@ impl Bench {
         Said::new(self.command(probe, arguments).output().unwrap())
     }
 
-    fn command(&self, probe: Option<SocketAddr>, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, probe: Option<SocketAddr>, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-flash"));
         command.current_dir(self.folder.path()).args(arguments);
         for variable in ["DXPU_PROBE", "DXPU_BOARD", "DXPU_BOARD_FILE"] {

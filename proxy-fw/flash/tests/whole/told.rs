@@ -1,6 +1,8 @@
 //! What the program refuses before it touches a card, and how it says so.
 
 use sim_card::Card;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use crate::sim::{Bench, Said, SimCard, board, label};
 
@@ -156,4 +158,28 @@ fn what_helps_a_damaged_slot_is_said() {
     );
     let said = bench.run(Some(card.address), &["verify", "--slot", "a"]);
     said.failed(5, "`dxpu-flash write IMAGE --slot a`");
+}
+
+/// As the boot loader, which refuses it.
+#[test]
+fn an_image_that_is_not_the_recorded_one_is_not_right() {
+    let bench = Bench::new();
+    bench.image("good.img", &label("1.0.0"), 3000);
+    let card = SimCard::start(Card::new());
+    bench.run(Some(card.address), &["write", "good.img", "--slot", "a", "--no-start"]).fine();
+    bench.run(Some(card.address), &["verify"]).fine();
+    let mut card = card.stop();
+    let other = bench.image("other.img", &label("1.0.1"), 3000);
+    card.board.nor(0).preload(board().layout.slots()[0].start, &other);
+    let card = SimCard::start(card);
+    let said = bench.run(Some(card.address), &["verify"]);
+    said.failed(5, "slot a: the slot has another image than was recorded");
+}
+
+#[test]
+fn a_file_name_need_not_be_utf_8() {
+    let bench = Bench::new();
+    let name = OsStr::from_bytes(b"a\xff.pem");
+    let said = bench.command(None, &["image", "keygen"]).arg(name).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
 }

@@ -267,6 +267,10 @@ impl Hart {
             return Step::Waiting;
         }
         if self.triggers.armed && self.trigger() {
+            if stepping && !self.debugging {
+                // Before the handler's first instruction (debug specification, section 4.4).
+                self.halt(DebugCause::Step);
+            }
             return Step::Done;
         }
         if let Err(trap) = self.instruction(bus) {

@@ -305,6 +305,23 @@ fn firmware_may_have_triggers_with_exceptions() {
 }
 
 #[test]
+fn a_step_ends_before_the_handler_of_a_trigger() {
+    let mut memory = Memory::with(&[addi(1, 1, 1), addi(1, 1, 1)]);
+    let mut hart = Hart::new(BASE);
+    hart.set_csr(0x305, BASE + 0x100);
+    hart.set_csr(0x7a2, BASE);
+    hart.set_csr(0x7a1, 1 << 6 | 1 << 2);
+    hart.set_csr(0x300, 1 << 3);
+    hart.halt(DebugCause::HaltRequest);
+    hart.set_csr(0x7b0, 1 << 2);
+    hart.resume();
+    hart.step(&mut memory);
+    assert!(hart.is_halted());
+    assert_eq!((hart.pc(), hart.register(1)), (BASE + 0x100, 0));
+    assert_eq!(hart.csr(0x7b0, &memory).unwrap() >> 6 & 7, DebugCause::Step as u32);
+}
+
+#[test]
 fn stepping_does_one_instruction_and_no_interrupt() {
     let mut memory = Memory::with(&[addi(1, 1, 1), WFI, addi(1, 1, 1)]);
     let mut hart = Hart::new(BASE);
