@@ -18,7 +18,7 @@ pub struct RequestInfo {
     traffic_class: u8,
     attributes: Attributes,
     locked: bool,
-    configuration: bool,
+    retriable: bool,
     shape: Shape,
     remaining: u16,
     lower_address: u8,
@@ -76,9 +76,13 @@ impl RequestInfo {
             traffic_class: request.traffic_class(),
             attributes: request.attributes(),
             locked: tlp_type == TlpType::MRdLk,
-            configuration: matches!(
+            retriable: matches!(
                 tlp_type,
-                TlpType::CfgRd0 | TlpType::CfgRd1 | TlpType::CfgWr0 | TlpType::CfgWr1
+                TlpType::CfgRd0
+                    | TlpType::CfgRd1
+                    | TlpType::CfgWr0
+                    | TlpType::CfgWr1
+                    | TlpType::DMWr
             ),
             shape,
             remaining,
@@ -102,8 +106,8 @@ impl RequestInfo {
     /// # Errors
     ///
     /// When it cannot belong to this request: data where none was asked for, other byte counts
-    /// than are owed, or retry status for what is no configuration request. Nothing is booked
-    /// then.
+    /// than are owed, or retry status for what is neither a configuration request nor a deferrable
+    /// memory write (PCIe 6.0 section 2.3.1.1). Nothing is booked then.
     #[inline]
     pub fn accept<T: AsRef<[u8]>>(&mut self, completion: &Packet<T>) -> Result<Progress, Mismatch> {
         self.accept_borrowed(completion.borrowed())
@@ -112,7 +116,7 @@ impl RequestInfo {
     fn accept_borrowed(&mut self, completion: Packet<&[u8]>) -> Result<Progress, Mismatch> {
         match completion.status() {
             CplStatus::Success => {}
-            CplStatus::ConfigRetry if !self.configuration => return Err(Mismatch),
+            CplStatus::ConfigRetry if !self.retriable => return Err(Mismatch),
             // PCIe 5.0 section 2.2.9: data comes with success only.
             _ if completion.has_data() => return Err(Mismatch),
             _ => return Ok(Progress::Final),
@@ -542,6 +546,24 @@ mod tests {
         for status in [CplStatus::UnsupportedRequest, CplStatus::CompleterAbort] {
             assert_eq!(answered(status, 0), Ok(Progress::Final));
             assert_eq!(answered(status, 2), Err(Mismatch));
+        }
+    }
+
+    #[test]
+    fn configuration_and_deferrable_writes_may_be_asked_for_again() {
+        let (requester, tag, data) = (Bdf::from_bits(0x300), Tag::new(5).unwrap(), &[0; 64][..]);
+        let (hint, enables, first_be) = (None, ByteEnables::all(16), 0xf);
+        let deferrable =
+            Kind::DeferrableMemWrite { requester, tag, address: 64, enables, hint, data };
+        let plain = Kind::IoWrite { requester, tag, address: 64, first_be, data: &data[..4] };
+        for (kind, expected) in [(deferrable, Ok(Progress::Final)), (plain, Err(Mismatch))] {
+            let (mut buf, mut answer) = ([0; 96], [0; 96]);
+            let length = Repr::new(kind).emit(&mut buf).unwrap();
+            let mut info = RequestInfo::of(&Packet::new_checked(&buf[..length]).unwrap()).unwrap();
+            let retry = CplStatus::ConfigRetry;
+            let length = info.write_completion(requester, retry, &[], &mut answer).unwrap();
+            let answer = Packet::new_checked(&answer[..length]).unwrap();
+            assert_eq!(info.accept(&answer), expected);
         }
     }
 

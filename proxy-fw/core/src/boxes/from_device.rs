@@ -196,8 +196,19 @@ impl BoxRole {
             return Ok(());
         };
         let Some(target) = entry.target(function).filter(|t| t.key == key) else {
-            entry.tags.remove(reference);
             self.counters.late_from_device += 1;
+            // Nobody waits for it. Its tag is used again when all of it has come.
+            match info.accept(packet) {
+                Ok(Progress::Final) => {
+                    entry.tags.remove(reference);
+                }
+                Ok(Progress::Partial) => {
+                    let rest =
+                        ToDevice::Host { function, key, outstanding, info, register, sampled };
+                    *entry.tags.get_mut(reference).expect("it was there just now") = rest;
+                }
+                Err(_) => self.counters.mismatched_from_device += 1,
+            }
             return Ok(());
         };
         if !self.node.link(target.peer).can_send(target.channel, Class::Completion) {
@@ -348,7 +359,14 @@ impl BoxRole {
         let operands = if packet.tlp_type() == TlpType::Cas { 2 } else { 1 };
         let bytes = u64::from(packet.length_dw()) * 4 / operands;
         let binding = self.slots[slot].functions[function].binding.as_ref().expect("has a target");
-        match windows::lookup(&binding.request.windows, address, bytes, write) {
+        let mapped = windows::lookup(&binding.request.windows, address, bytes, write);
+        // An atomic operation gives what was there before.
+        let mapped = match packet.tlp_type() {
+            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas => mapped
+                .and_then(|_| windows::lookup(&binding.request.windows, address, bytes, false)),
+            _ => mapped,
+        };
+        match mapped {
             Ok(Mapped { address: there, .. }) if fits(packet, there) => {
                 Way::Host(target, (there != address).then_some(there))
             }

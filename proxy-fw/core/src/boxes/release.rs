@@ -155,7 +155,7 @@ impl BoxRole {
         if restore.stage == RestoreStage::Paused {
             // Its reset is over: what it was asked before never comes.
             let tags = &mut self.slots[slot].tags;
-            tags.release_quarantine_where(|request| request.is_of(restore.function));
+            tags.release_quarantine_where(|request| request.is_for(restore.function));
             let due = Restore { stage: RestoreStage::Due, ..restore };
             return self.write_timeout(now, slot, due);
         }
@@ -201,9 +201,9 @@ impl BoxRole {
         // knows completions by them: under other numbers than its host's it would not know those
         // of what it has outstanding.
         let number = slot.access.function().unwrap_or_default();
-        let lent = slot.functions.iter().find(|f| f.number.get() == u16::from(number));
-        let id = id_of(number, lent.and_then(|f| f.id));
-        if let Some(tag) = slot.tags.insert(deadline, ToDevice::Own) {
+        let index = slot.function_index(number.into());
+        let id = id_of(number, index.and_then(|index| slot.functions[index].id));
+        if let Some(tag) = slot.tags.insert(deadline, ToDevice::Own(index)) {
             slot.access.send(now, tag.index, id, &mut slot.asks);
         }
     }
@@ -373,13 +373,14 @@ impl BoxRole {
         if state == SlotState::Free {
             self.forget_outstanding(now, slot);
             let entry = &mut self.slots[slot];
-            if entry.bound_functions() == 0 {
+            let waits = entry.functions.iter().any(|f| f.release != Pending::Nothing);
+            if entry.bound_functions() == 0 && !waits {
                 entry.free_tags();
             }
             // The others may still answer late under theirs.
             let of_function = |request: &ToDevice| request.is_of(function);
             while entry.tags.pop_where(AfterExpiry::Free, of_function).is_some() {}
-            entry.tags.release_quarantine_where(of_function);
+            entry.tags.release_quarantine_where(|request| request.is_for(function));
             let entry = &mut entry.functions[function];
             entry.forget_tags();
             entry.requests.release_quarantine();

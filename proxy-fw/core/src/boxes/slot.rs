@@ -212,8 +212,8 @@ pub(super) enum ToDevice {
         register: Option<u16>,
         sampled: bool,
     },
-    /// Of the proxy itself.
-    Own,
+    /// Of the proxy itself, to a function, if there is one of that number.
+    Own(Option<usize>),
 }
 
 impl ToDevice {
@@ -222,11 +222,19 @@ impl ToDevice {
         matches!(self, Self::Host { function: asked, .. } if *asked == function)
     }
 
+    /// Whether it is for a function, whoever asked.
+    pub(super) fn is_for(&self, function: usize) -> bool {
+        match self {
+            Self::Host { function: asked, .. } => *asked == function,
+            Self::Own(asked) => *asked == Some(function),
+        }
+    }
+
     /// Under whose ID the device is asked: the proxy's own is 00:00.0.
     pub(super) fn requester(&self) -> Bdf {
         match self {
             Self::Host { info, .. } => info.requester,
-            Self::Own => Bdf::default(),
+            Self::Own(_) => Bdf::default(),
         }
     }
 }
@@ -364,7 +372,7 @@ impl Slot {
                 let binding = &functions[*function].binding;
                 binding.as_ref().is_none_or(|binding| binding.request.key != *key)
             }
-            ToDevice::Own => true,
+            ToDevice::Own(_) => true,
         };
         while tags.pop_where(AfterExpiry::Free, is_over).is_some() {}
     }

@@ -181,27 +181,33 @@ impl Bridge {
         self.waking = 0;
     }
 
-    /// Interrupt causes that are enabled and active: hot-plug (PCIe 5.0 section 6.7.3.4) and link
-    /// bandwidth management (section 7.5.3.7), as bits of both status registers.
-    fn causes(&self) -> u32 {
+    /// Hot-plug events that are enabled and active (PCIe 5.0 section 6.7.3.1), as bits of the slot's
+    /// status.
+    fn events(&self) -> u32 {
         let slot = self.config.read(slot::CONTROL);
-        let mut causes = 0;
-        if slot & slot::INTERRUPT_ENABLE != 0 {
-            for (enable, status) in [
-                (slot::BUTTON_ENABLE, slot::BUTTON_PRESSED),
-                (slot::PRESENCE_ENABLE, slot::PRESENCE_CHANGED),
-                (slot::LINK_STATE_ENABLE, slot::LINK_STATE_CHANGED),
-            ] {
-                if slot & enable != 0 {
-                    causes |= slot & status;
-                }
+        let mut events = 0;
+        for (enable, status) in [
+            (slot::BUTTON_ENABLE, slot::BUTTON_PRESSED),
+            (slot::PRESENCE_ENABLE, slot::PRESENCE_CHANGED),
+            (slot::LINK_STATE_ENABLE, slot::LINK_STATE_CHANGED),
+        ] {
+            if slot & enable != 0 {
+                events |= slot & status;
             }
         }
+        events
+    }
+
+    /// Causes of an interrupt: those events, where they interrupt, and link bandwidth management
+    /// (PCIe 5.0 section 7.5.3.7), as bits of both status registers.
+    fn causes(&self, events: u32) -> u32 {
+        let interrupts = self.config.any(slot::CONTROL, slot::INTERRUPT_ENABLE);
         let link = self.config.read(express::LINK_CONTROL);
-        if link & express::BANDWIDTH_INTERRUPT != 0 {
-            causes |= link & express::BANDWIDTH_STATUS;
-        }
-        causes
+        let bandwidth = match link & express::BANDWIDTH_INTERRUPT {
+            0 => 0,
+            _ => link & express::BANDWIDTH_STATUS,
+        };
+        if interrupts { events | bandwidth } else { bandwidth }
     }
 
     /// Looks whether an interrupt, or from D3hot a power management event, is due.
@@ -213,9 +219,11 @@ impl Bridge {
         let can_interrupt =
             self.decoded.masters && upstream_masters && self.config.any(msi::AT, msi::ENABLE);
         let can_wake = !self.decoded.awake && self.config.any(power::CONTROL, power::PME_ENABLE);
-        let causes = self.causes();
-        let interrupting = if can_interrupt { causes } else { 0 };
-        let waking = if can_wake { causes } else { 0 };
+        let events = self.events();
+        let interrupting = if can_interrupt { self.causes(events) } else { 0 };
+        // Whether events interrupt is nothing to this: software that sleeps wants to be woken alone
+        // (PCIe 5.0 section 6.7.3.4).
+        let waking = if can_wake { events } else { 0 };
         if interrupting & !self.interrupting != 0 {
             self.unsent.interrupt = true;
         } else if interrupting == 0 {

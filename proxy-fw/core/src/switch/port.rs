@@ -236,10 +236,10 @@ impl DownstreamPort {
         self.bridge.config.put(slot::CONTROL, slot::POWER_CONTROL, bits);
     }
 
-    /// Whether software listens to the attention button.
+    /// Whether software listens to the attention button: by interrupts, by looking, or when it is
+    /// woken.
     pub(crate) fn is_attended(&self) -> bool {
-        let wanted = slot::INTERRUPT_ENABLE | slot::BUTTON_ENABLE;
-        self.bridge.config.get(slot::CONTROL) & wanted == wanted
+        self.bridge.config.any(slot::CONTROL, slot::BUTTON_ENABLE)
     }
 
     /// The port is reset, from above.

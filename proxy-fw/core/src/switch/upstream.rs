@@ -170,8 +170,7 @@ impl VirtualSwitch {
         if !self.upstream.decoded.masters {
             return Err(Who::Upstream.refuses(Cause::BusMasterOff));
         }
-        self.check_egress(Who::Upstream, packet)?;
-        Ok(Verdict::ToRoot)
+        self.up(packet)
     }
 
     fn to_peer(&self, peer: PortId, packet: &Packet<&mut [u8]>) -> Result<Verdict, Refusal> {
@@ -216,19 +215,24 @@ impl VirtualSwitch {
         let bridge = &self.port(port).bridge;
         if bridge.decoded.holds_bus(bus) {
             if bridge.decoded.controls_access(acs::UPSTREAM_FORWARDING) {
-                return Ok(Verdict::ToRoot);
+                return self.up(packet);
             }
             return Err(Who::Port(port).refuses(nobody));
         }
         if let Some(peer) = self.port_of_bus(bus) {
             if redirect {
-                return Ok(Verdict::ToRoot);
+                return self.up(packet);
             }
             return self.to_peer(peer, packet);
         }
         if self.upstream.decoded.holds_bus(bus) {
             return Err(Who::Upstream.refuses(nobody));
         }
+        self.up(packet)
+    }
+
+    /// To the root complex, if the upstream port lets it leave.
+    fn up(&self, packet: &Packet<&mut [u8]>) -> Result<Verdict, Refusal> {
         self.check_egress(Who::Upstream, packet)?;
         Ok(Verdict::ToRoot)
     }

@@ -95,6 +95,39 @@ fn nothing_of_a_device_is_lent_before_the_look_at_it_is_over() {
     }
 }
 
+/// What is owed of an answer comes under its tag, though nobody waits for it any more.
+#[test]
+fn a_tag_is_used_again_when_all_of_a_late_answer_has_come() {
+    let mut world = two_functions(true);
+    world.device.manner = Manner::Holds;
+    let tag = world.tag();
+    let kind = mem_read(bdf(0, 0), tag.get(), FIRST_WINDOW, 32);
+    world.host.handle_tlp(world.now, &emit(&Repr::new(kind))).unwrap();
+    world.turn();
+    let asked = world.device.received.last().unwrap().clone();
+    let asked = Packet::new_checked(&asked[..]).unwrap();
+    assert_eq!((asked.tlp_type(), asked.length_dw()), (TlpType::MRd, 32));
+    // The device is not reset yet.
+    let take_back = Request::UnbindSlot(key_of(0, 1));
+    world.boxes.handle_control(world.now, OperationId(77), Term(1), &take_back);
+    for owed in [128, 64] {
+        let part = Repr::new(Kind::Completion {
+            completer: function(0),
+            requester: asked.requester(),
+            tag: asked.tag(),
+            status: CplStatus::Success,
+            bcm: false,
+            byte_count: owed,
+            lower_address: asked.address() as u8 & 0x7f ^ if owed == 64 { 64 } else { 0 },
+            locked: false,
+            data: &[7; 64],
+        });
+        world.boxes.handle_tlp(world.now, slot(1), &emit(&part)).unwrap();
+    }
+    assert_eq!(world.counter("box: late completions from devices"), 2);
+    assert_eq!(world.counter("box: unexpected completions from devices"), 0);
+}
+
 /// Answers what the first function is asked; the other one's first question is left.
 fn answer_for_the_first(world: &mut World) {
     let asks_second = |world: &World| {

@@ -6,7 +6,8 @@ use core::time::Duration;
 
 /// Slot Control: attention button, hot-plug interrupt, link state; no presence, as pciehp has it
 /// where there is an attention button.
-const PCIEHP_ENABLES: u32 = 1 << 0 | 1 << 5 | 1 << 12;
+const PCIEHP_ENABLES: u32 = 1 << 0 | INTERRUPT_ENABLE | 1 << 12;
+const INTERRUPT_ENABLE: u32 = 1 << 5;
 const BUTTON: u32 = 1 << 0;
 const PRESENCE_CHANGED: u32 = 1 << 3;
 const PRESENT: u32 = 1 << 6;
@@ -376,6 +377,32 @@ fn in_d3_an_event_wakes_by_pme() {
     assert_ne!(host.read(Host::id(0), 0x44) & 1 << 15, 0, "PME_Status");
     host.write_bytes(Host::id(0), 0x44, 0x8000, 0x3);
     assert_eq!(interrupts(&mut host, 0), 1, "awake again, the interrupt follows");
+}
+
+/// A system that sleeps wants to be woken, and no interrupt.
+#[test]
+fn in_d3_an_event_wakes_whose_interrupt_is_off() {
+    let (mut host, drivers) = empty(1);
+    let control = drivers[0].control(&mut host);
+    host.write_bytes(Host::id(0), 0x88, control & !INTERRUPT_ENABLE, 0x3);
+    host.events();
+    host.take_out();
+    host.write_bytes(Host::id(0), 0x44, 0x0103, 0x3);
+    host.switch.plug(host.now, port(0), &mut host.out);
+    let tlps = host.take_out();
+    assert_eq!(tlps.len(), 1);
+    assert_eq!(view(&tlps[0]).message_code(), MsgCode::PmPme);
+    host.write_bytes(Host::id(0), 0x44, 0x8000, 0x3);
+    assert_eq!(interrupts(&mut host, 0), 0, "awake again, it looks by itself");
+}
+
+/// As a driver that polls, or whose system sleeps: nothing is taken from under a file system.
+#[test]
+fn who_listens_without_interrupts_is_asked() {
+    let (mut host, driver) = occupied();
+    let control = driver.control(&mut host);
+    host.write_bytes(Host::id(0), 0x88, control & !INTERRUPT_ENABLE, 0x3);
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
 }
 
 /// A sink that takes so many TLPs and no more.

@@ -14,7 +14,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         cause: "no window: the address is in none of the function's DMA windows",
         run: |world| {
-            narrow(world);
+            narrow(world, true, false);
             send(world, &Repr::new(mem_read(DEVICE, 9, 0x5000, 1)))
         },
         counters: &["box: reads outside every DMA window"],
@@ -22,7 +22,11 @@ pub(super) const CASES: &[Case] = &[
     Case {
         cause: "window does not allow reading, or writing",
         run: |world| {
-            narrow(world);
+            // An atomic operation reads, too.
+            narrow(world, false, true);
+            let refused = Seen::Statuses(vec![CplStatus::UnsupportedRequest]);
+            assert_eq!(send(world, &Repr::new(fetch_add(DEVICE, 0x1000))), refused);
+            narrow(world, true, false);
             let write = Repr::new(mem_write(DEVICE, 0x1000, &[1; 4]));
             assert_eq!(send(world, &write), Seen::Statuses(vec![]));
             assert!(world.to_root.is_empty());
@@ -249,8 +253,8 @@ fn message(code: MsgCode) -> Repr<'static> {
     })
 }
 
-/// Another world, where the device may read 4 KB of the host's memory and nothing else.
-fn narrow(world: &mut World) {
+/// Another world, where the device may read, or write, 4 KB of the host's memory and nothing else.
+fn narrow(world: &mut World, read: bool, write: bool) {
     *world = World::new();
     world.insert();
     world.introduce();
@@ -258,7 +262,8 @@ fn narrow(world: &mut World) {
         base: 0x1000,
         limit: 0x1fff,
         target: 0x1000,
-        write: false,
+        read,
+        write,
         ..Window::everything(node(HOST), PathSet::FIRST, key(1).epoch)
     };
     let binding = SlotBinding { windows: [window].into_iter().collect(), ..slot_binding(key(1)) };
