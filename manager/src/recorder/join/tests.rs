@@ -88,6 +88,22 @@ fn a_read_in_pieces_ends_with_the_last() {
     }
 }
 
+/// A steering tag stands where byte enables would, but of a MWr.
+#[test]
+fn a_read_with_a_steering_tag_asks_for_all_its_bytes() {
+    let line = |bytes: &[u8]| {
+        let ask = stamps(true, Request(entry(3, 9)), [100, 110, 130, 0, 0, 0]);
+        let mut host = collected(0, &[(true, ask)]);
+        host.tlps[0].bytes = bytes.to_vec();
+        tlps(&host, &collected(0, &[]), true)[0].describe().line()
+    };
+    // TH, 16 bytes, the steering tag 0x21.
+    assert_eq!(line(&[0, 1, 0, 4, 0, 0, 5, 0x21, 0xfe, 0, 0, 0x11]), "MRd 0xfe000010 16 B");
+    assert_eq!(line(&[0, 0, 0, 4, 0, 0, 5, 0x7f, 0xfe, 0, 0, 0x10]), "MRd 0xfe000010 15 B");
+    // A MWr has it in place of the tag.
+    assert_eq!(line(&[0x40, 1, 0, 4, 0, 0, 0x21, 0x7f, 0xfe, 0, 0, 0x11]), "MWr 0xfe000010 15 B");
+}
+
 /// Of one whose last completion was lost it is not known how long it took.
 #[test]
 fn a_read_whose_last_piece_was_not_recorded_has_no_end() {
