@@ -31,6 +31,8 @@ pub(crate) enum Command {
 /// allowed; empty lines and what follows `#` are not read. Or a capture file (pcap or pcapng)
 /// with DxPU frames, in raw Ethernet (EtherType 0x88B5) or in UDP, with or without VLAN tags; or with
 /// TLPs alone under link type USER0, as `dxpu-manager record --format tlps` writes them.
+///
+/// What comes through a pipe is printed packet by packet, line by line, as it comes.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = DECODE_EXAMPLES, after_long_help = FIELDS)]
 pub(crate) struct Decode {
@@ -139,7 +141,7 @@ const DECODE_EXAMPLES: &str = "\
 Examples:
   tlp decode 00000001_0113550f_00001000
   echo 4a000001050000040100050001020304 | tlp decode --json
-  tcpdump -i eth0 -w - ether proto 0x88b5 | tlp decode
+  tcpdump -i eth0 -U -w - ether proto 0x88b5 | tlp decode
   tlp decode --json capture.pcapng | tlp encode
   dxpu-manager record bind-3 --out tlps.pcapng --format tlps && tlp decode tlps.pcapng
 

@@ -103,7 +103,7 @@ struct Capture<'a, 'b, W: Write> {
 
 impl<W: Write> Capture<'_, '_, W> {
     fn read_pcap(&mut self, stream: Stream) -> Result<()> {
-        let mut reader = PcapReader::new(stream).context("cannot read the capture")?;
+        let mut reader = PcapReader::new(stream.bytes).context("cannot read the capture")?;
         let link = reader.header().datalink;
         // Raw, because the crate's own packets must not have been longer than the snap length:
         // `tcpdump -s` leaves such ones.
@@ -112,6 +112,7 @@ impl<W: Write> Capture<'_, '_, W> {
                 Ok(packet) => {
                     let (bytes, original) = (&packet.data[..], packet.orig_len);
                     self.packet(Captured { link, bytes, original, known: Map::new() })?;
+                    self.printer.part_ends()?;
                 }
                 Err(error) => return self.cut_off(&error.to_string()),
             }
@@ -120,7 +121,7 @@ impl<W: Write> Capture<'_, '_, W> {
     }
 
     fn read_pcapng(&mut self, stream: Stream) -> Result<()> {
-        let mut reader = pcapng::Reader::new(stream);
+        let mut reader = pcapng::Reader::new(stream.bytes);
         loop {
             match reader.next_packet() {
                 Ok(None) => return Ok(()),
@@ -128,6 +129,7 @@ impl<W: Write> Capture<'_, '_, W> {
                     let known = bare::known(packet.comments());
                     let pcapng::Packet { link, bytes, original, .. } = packet;
                     self.packet(Captured { link, bytes, original, known })?;
+                    self.printer.part_ends()?;
                 }
                 Ok(Some(Err(broken))) => {
                     self.packets += 1;

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// What there is to read.
@@ -24,18 +25,47 @@ pub(crate) enum Format {
 }
 
 /// A file or stdin, of which at most the first bytes have been looked at.
-pub(crate) type Stream = Box<dyn BufRead>;
+pub(crate) struct Stream {
+    pub(crate) bytes: Box<dyn BufRead>,
+    /// More may come after a while, and whoever waits for it wants to see what came. That is so of all
+    /// but regular files.
+    live: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(bytes: impl BufRead + 'static, live: bool) -> Self {
+        Self { bytes: Box::new(bytes), live }
+    }
+
+    fn of(file: File) -> Self {
+        let live = !file.metadata().is_ok_and(|data| data.is_file());
+        Self::new(BufReader::new(file), live)
+    }
+}
+
+impl Source {
+    /// Whether each part of the output is wanted as soon as there is what it is made of.
+    pub(crate) fn is_live(&self) -> bool {
+        match self {
+            Self::Arguments(_) => false,
+            Self::Lines(stream) | Self::Capture(_, stream) => stream.live,
+        }
+    }
+}
 
 /// Opens what the command line named: arguments, a file (`-` for stdin), else stdin.
 pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> {
-    let (name, stream): (_, Stream) = match file {
+    let (name, stream) = match file {
         None if !arguments.is_empty() => return Ok(Source::Arguments(arguments.to_vec())),
         Some(path) if path != Path::new("-") => {
             let name = path.display().to_string();
             let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-            (Some(name), Box::new(BufReader::new(file)))
+            (Some(name), Stream::of(file))
         }
-        _ => (None, Box::new(BufReader::new(io::stdin()))),
+        _ => {
+            let stdin = io::stdin().as_fd().try_clone_to_owned();
+            (None, Stream::of(stdin.context("cannot read the input")?.into()))
+        }
     };
     of_stream(stream, name)
 }
@@ -43,6 +73,7 @@ pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> 
 /// What a stream is by its first bytes; `name` is that of a file.
 pub(crate) fn of_stream(mut stream: Stream, name: Option<String>) -> Result<Source> {
     let start = stream
+        .bytes
         .fill_buf()
         .with_context(|| format!("cannot read {}", name.as_deref().unwrap_or("the input")))?;
     if let Some(format) = format(start) {
@@ -95,7 +126,7 @@ pub(crate) fn for_each_line(
             let mut bytes = Vec::new();
             for n in 1_u64.. {
                 bytes.clear();
-                if stream.read_until(b'\n', &mut bytes).context("cannot read the input")? == 0 {
+                if stream.bytes.read_until(b'\n', &mut bytes).context("cannot read the input")? == 0 {
                     break;
                 }
                 each(&format!("line {n}"), &String::from_utf8_lossy(&bytes))?;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::tlp;
+use common::{first_line, tlp};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
@@ -135,6 +135,19 @@ fn frames_in_ethernet_vlan_and_udp_give_their_tlps() {
             assert_eq!(back.out, "00000001010005 0f00001000\n".replace(' ', "").repeat(4));
         }
     }
+}
+
+#[test]
+fn what_comes_through_a_pipe_is_printed_while_it_goes_on() {
+    let packets = [ethernet(false, &frame(10, &[tlp_record(&READ)]))];
+    for capture in [pcap(&packets), pcapng(&packets)] {
+        let line = first_line(&["decode"], &capture).unwrap_or_default();
+        assert!(line.starts_with("MRd "), "{line}");
+    }
+    let line = first_line(&["decode"], b"00000001_0100050f_00001000\n").unwrap_or_default();
+    assert!(line.starts_with("MRd "), "{line}");
+    let line = first_line(&["encode"], b"MRd tag=5 address=0x1000\n").unwrap_or_default();
+    assert_eq!(line, "000000010000050f00001000\n");
 }
 
 #[test]
