@@ -35,12 +35,17 @@ fn traits(class: Class) -> TlpTraits {
 }
 
 fn frame(sequence: u32, records: &[Record<'_>]) -> Vec<u8> {
+    frame_of((1, 2), sequence, records)
+}
+
+/// A frame between these lives of both ends.
+fn frame_of(lives: (u32, u32), sequence: u32, records: &[Record<'_>]) -> Vec<u8> {
     let header = Header {
         kind: FrameKind::Data,
         destination: NodeId::new(2).unwrap(),
         source: NodeId::new(1).unwrap(),
-        source_incarnation: 1,
-        destination_incarnation: Some(2),
+        source_incarnation: lives.0,
+        destination_incarnation: Some(lives.1),
         session: 5,
         path: PathId::ZERO,
         packet: sequence,
@@ -193,6 +198,11 @@ fn frames_that_a_machine_hands_its_kernel_at_once_are_told_apart() {
 
 /// A write of 4 KB, and the packets of its three frames: sequences 20 to 22.
 fn split_write() -> (String, [Vec<u8>; 3]) {
+    split_write_of((1, 2))
+}
+
+/// The same between these lives of both ends.
+fn split_write_of(lives: (u32, u32)) -> (String, [Vec<u8>; 3]) {
     let mut write = vec![0x60, 0, 0, 0, 1, 0, 0, 0xff, 0, 0, 0, 1, 0, 0, 0, 0];
     write.extend((0..4096_u32).map(|i| (i % 251) as u8));
     let (address, class) = (address(), Class::Posted);
@@ -211,9 +221,9 @@ fn split_write() -> (String, [Vec<u8>; 3]) {
         Record::SplitData(SplitData { address, class, part, offset: from as u16, bytes })
     };
     let frames = [
-        frame(20, &[start]),
-        frame(21, &[more(1, 1016, 2000)]),
-        frame(22, &[more(2, 2000, write.len())]),
+        frame_of(lives, 20, &[start]),
+        frame_of(lives, 21, &[more(1, 1016, 2000)]),
+        frame_of(lives, 22, &[more(2, 2000, write.len())]),
     ];
     let hex = write.iter().map(|byte| format!("{byte:02x}")).collect();
     (hex, frames.map(|frame| ethernet(false, &frame)))
@@ -244,6 +254,19 @@ fn a_split_tlp_whose_parts_are_sent_again_is_given_once() {
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{order:?}");
         let back = tlp(&["encode"], ran.out.as_bytes());
         assert_eq!(back.out.trim_end(), hex, "{order:?}");
+    }
+}
+
+/// An end that restarted may have the session number of its last life.
+#[test]
+fn a_split_tlp_of_another_life_is_another() {
+    for lives in [(3, 2), (1, 4)] {
+        let (hex, parts) = split_write();
+        let packets = [parts, split_write_of(lives).1].concat();
+        let ran = tlp(&["decode"], &pcap(&packets));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        let back = tlp(&["encode"], ran.out.as_bytes());
+        assert_eq!(back.out, format!("{hex}\n").repeat(2), "{lives:?}");
     }
 }
 
