@@ -104,7 +104,8 @@ struct Capture<'a, 'b, W: Write> {
 impl<W: Write> Capture<'_, '_, W> {
     fn read_pcap(&mut self, stream: Stream) -> Result<()> {
         let mut reader = PcapReader::new(stream.bytes).context("cannot read the capture")?;
-        let link = reader.header().datalink;
+        // The field's upper half says how long a packet's checksum is, where there is one.
+        let link = DataLink::from(u32::from(reader.header().datalink) & 0xffff);
         // Raw, because the crate's own packets must not have been longer than the snap length:
         // `tcpdump -s` leaves such ones.
         while let Some(packet) = reader.next_raw_packet() {

@@ -142,6 +142,21 @@ fn frames_in_ethernet_vlan_and_udp_give_their_tlps() {
     }
 }
 
+/// The upper half of a pcap's link type says how long the packets' checksums are.
+#[test]
+fn packets_with_their_checksum_behind_them_are_read() {
+    let mut packet = ethernet(false, &frame(10, &[tlp_record(&READ)]));
+    packet.extend([1, 2, 3, 4]);
+    let mut capture = pcap(&[packet]);
+    const LINK: usize = 20;
+    let field: &mut [u8; 4] = (&mut capture[LINK..LINK + 4]).try_into().unwrap();
+    let big = u32::from_be_bytes(*field) == 1;
+    let with_checksum: u32 = 0x4400_0001;
+    *field = if big { with_checksum.to_be_bytes() } else { with_checksum.to_le_bytes() };
+    let ran = tlp(&["decode"], &capture);
+    assert_eq!((ran.code, ran.out.lines().count()), (0, 1), "{}", ran.err);
+}
+
 #[test]
 fn what_comes_through_a_pipe_is_printed_while_it_goes_on() {
     let packets = [ethernet(false, &frame(10, &[tlp_record(&READ)]))];
