@@ -32,6 +32,9 @@ pub(crate) enum Command {
 /// with DxPU frames, in raw Ethernet (EtherType 0x88B5) or in UDP, with or without VLAN tags; or with
 /// TLPs alone under link type USER0, as `dxpu-manager record --format tlps` writes them.
 ///
+/// A TLP that was sent again, or captured twice, has the flag `again` each further time, which
+/// `tlp encode` passes over; a split TLP is printed once, when all of it is there.
+///
 /// What comes through a pipe is printed packet by packet, line by line, as it comes.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = DECODE_EXAMPLES, after_long_help = FIELDS)]
@@ -165,6 +168,7 @@ FetchAdd Swap CAS.
 Numbers are decimal, 0x... or 0b..., in JSON also as text; IDs are bus:device.function in hex.
 
   all        requester, tag; tc (0); flags ro, ns, ido, ln, poisoned
+             flag again = it came before in the capture; `tlp encode` passes over such ones
              at = untranslated (default), translation-request, translated, reserved
              prefixes = the prefixes' bytes in hex, in wire order
              ecrc = the digest's four bytes in hex, or auto

@@ -3,7 +3,7 @@
 use crate::bare;
 use crate::decode::Printer;
 use crate::input::{Format, Stream};
-use crate::joiner::Joiner;
+use crate::joiner::{Joiner, Key, Recent};
 use crate::pcapng;
 use crate::segments::{length_said, segment_size};
 use anyhow::{Context, Result};
@@ -21,7 +21,8 @@ pub(crate) fn read<W: Write>(
     stream: Stream,
     printer: &mut Printer<'_, W>,
 ) -> Result<()> {
-    let mut capture = Capture { packets: 0, cut: 0, found: 0, joiner: Joiner::default(), printer };
+    let (joiner, came) = (Joiner::default(), Recent::default());
+    let mut capture = Capture { packets: 0, cut: 0, found: 0, joiner, came, printer };
     match format {
         Format::Pcap => capture.read_pcap(stream)?,
         Format::PcapNg => capture.read_pcapng(stream)?,
@@ -98,6 +99,8 @@ struct Capture<'a, 'b, W: Write> {
     /// Frames, and TLPs that are alone.
     found: u64,
     joiner: Joiner,
+    /// TLPs that were no split ones.
+    came: Recent,
     printer: &'a mut Printer<'b, W>,
 }
 
@@ -281,7 +284,10 @@ impl<W: Write> Capture<'_, '_, W> {
                 if !tlp.crc_matches() {
                     return self.printer.broken(place, "a TLP's CRC is wrong in a right frame");
                 }
-                self.printer.tlp(place, tlp.tlp, Some(from))
+                match self.came.came_before(Key::new(header, sequence)) {
+                    true => self.printer.tlp_again(place, tlp.tlp, from),
+                    false => self.printer.tlp(place, tlp.tlp, Some(from)),
+                }
             }
             Record::SplitHeader(start) => {
                 put_address(&mut from, &start.address);

@@ -95,6 +95,22 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
+    /// As [`Self::tlp`], of one that came before in the same capture.
+    pub(crate) fn tlp_again(
+        &mut self,
+        place: &str,
+        bytes: &[u8],
+        from: Map<String, Value>,
+    ) -> Result<()> {
+        match fields::describe(bytes) {
+            Ok(mut fields) => {
+                fields.map.insert(text::AGAIN.into(), true.into());
+                self.line(&Fields { from: Some(from), ..fields })
+            }
+            Err(error) => self.broken(place, &error.to_string()),
+        }
+    }
+
     /// Prints a record that is not a TLP, if that was asked for.
     pub(crate) fn record(&mut self, what: &str, from: Map<String, Value>) -> Result<()> {
         if !self.all {

@@ -37,7 +37,7 @@ impl Key {
     }
 }
 
-/// Complete TLPs that are remembered. A link repeats what it sent a moment ago, and no link has half
+/// TLPs that are remembered of a kind, some 50 bytes each. A link repeats what it sent a moment ago, and no link has half
 /// as many records on their way.
 const REMEMBERED: usize = 16 * 1024;
 
@@ -50,17 +50,27 @@ pub(crate) struct Joiner {
     begun: VecDeque<Key>,
     /// How many were given up, since so many came after them.
     given_up: u64,
-    complete: Complete,
+    /// A part of one that comes again begins no other.
+    complete: Recent,
 }
 
-/// The TLPs that were complete last. A part of one that comes again begins no other.
+/// The TLPs that came last.
 #[derive(Default)]
-struct Complete {
+pub(crate) struct Recent {
     keys: HashSet<Key>,
     in_order: VecDeque<Key>,
 }
 
-impl Complete {
+impl Recent {
+    /// Remembers one, and says whether it was there already.
+    pub(crate) fn came_before(&mut self, key: Key) -> bool {
+        if self.keys.contains(&key) {
+            return true;
+        }
+        self.remember(key);
+        false
+    }
+
     fn remember(&mut self, key: Key) {
         if self.in_order.len() == REMEMBERED
             && let Some(oldest) = self.in_order.pop_front()
@@ -187,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut complete = Complete::default();
+        let mut complete = Recent::default();
         let last = 3 * REMEMBERED as u32;
         (0..=last).for_each(|sequence| complete.remember(key(sequence)));
         assert_eq!((complete.keys.len(), complete.in_order.len()), (REMEMBERED, REMEMBERED));

@@ -119,7 +119,8 @@ fn pcapng(packets: &[Vec<u8>]) -> Vec<u8> {
 fn frames_in_ethernet_vlan_and_udp_give_their_tlps() {
     let one = frame(10, &[tlp_record(&READ)]);
     let two = frame(11, &[tlp_record(&READ), tlp_record(&READ)]);
-    let packets = [ethernet(false, &one), ethernet(true, &two), udp(&one), udp(b"somebody else's")];
+    let last = udp(&frame(13, &[tlp_record(&READ)]));
+    let packets = [ethernet(false, &one), ethernet(true, &two), last, udp(b"somebody else's")];
     for capture in [pcap(&packets), pcapng(&packets)] {
         let ran = tlp(&["decode", "--json"], &capture);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -282,6 +283,26 @@ fn a_split_tlp_of_another_life_is_another() {
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));
         let back = tlp(&["encode"], ran.out.as_bytes());
         assert_eq!(back.out, format!("{hex}\n").repeat(2), "{lives:?}");
+    }
+}
+
+#[test]
+fn a_tlp_that_is_sent_again_is_marked_and_encoded_once() {
+    let [first, second] = [10, 11].map(|sequence| frame(sequence, &[tlp_record(&READ)]));
+    let of_another_life = frame_of((3, 2), 10, &[tlp_record(&READ)]);
+    let both = frame(10, &[tlp_record(&READ), tlp_record(&READ), tlp_record(&READ)]);
+    let packets = [first.clone(), second, first, of_another_life, both];
+    let capture = pcap(&packets.map(|frame| ethernet(false, &frame)));
+    let marked = [false, false, true, false, true, true, false];
+    let [text, json] = [&["decode"][..], &["decode", "--json"]].map(|args| tlp(args, &capture));
+    assert_eq!((text.code, json.code), (0, 0), "{}{}", text.err, json.err);
+    let in_text: Vec<bool> = text.out.lines().map(|line| line.contains(" again #")).collect();
+    assert_eq!(in_text, marked, "{}", text.out);
+    let of = |line| serde_json::from_str::<Value>(line).unwrap()["again"] == Value::Bool(true);
+    assert_eq!(json.out.lines().map(of).collect::<Vec<_>>(), marked, "{}", json.out);
+    for ran in [text, json] {
+        let back = tlp(&["encode"], ran.out.as_bytes());
+        assert_eq!((back.code, back.out.lines().count()), (0, 4), "{}", back.err);
     }
 }
 
