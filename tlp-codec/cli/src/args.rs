@@ -28,7 +28,7 @@ pub(crate) enum Command {
 ///
 /// Input is hex, one TLP a line: prefixes first, then header, data and digest, as PCIe puts them
 /// on the link (the first byte holds Fmt and Type). Blanks, `_`, `:` and a leading `0x` are
-/// allowed; empty lines and what follows `#` are not read. Or a capture file (pcap or pcapng)
+/// allowed; empty lines and what follows `#` are not read; lines have 64 KiB at most. Or a capture file (pcap or pcapng)
 /// with DxPU frames, in raw Ethernet (EtherType 0x88B5) or in UDP, with or without VLAN tags; or with
 /// TLPs alone under link type USER0, as `dxpu-manager record --format tlps` writes them.
 ///

@@ -22,7 +22,10 @@ pub(crate) fn run(
     match source {
         Source::Capture(format, stream) => capture::read(format, stream, &mut printer)?,
         lines => input::for_each_line(lines, |place, line| {
-            let line = text::without_comment(line);
+            let line = match line {
+                Ok(line) => text::without_comment(line),
+                Err(reason) => return printer.broken(place, &reason.to_string()),
+            };
             if line.trim().is_empty() {
                 return Ok(());
             }

@@ -10,7 +10,7 @@ use std::io::Write;
 pub(crate) fn run(source: Source, out: &mut impl Write, err: &mut dyn Write) -> Result<Outcome> {
     let (mut outcome, live) = (Outcome::Clean, source.is_live());
     input::for_each_line(source, |place, line| {
-        match encode(line) {
+        match line.map_err(|error| error.to_string()).and_then(encode) {
             Ok(None) => {}
             Ok(Some(bytes)) => {
                 writeln!(out, "{}", fields::hex(&bytes))?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -111,30 +111,71 @@ fn format(start: &[u8]) -> Option<Format> {
     }
 }
 
+/// The longest line that is read, bytes. The longest TLP takes 9 KiB in hex, 13 KiB with blanks
+/// between its bytes, and less than 20 KiB as text or JSON with all that is known of it.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// A line that is longer than any TLP's. It was passed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooLong;
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the line is too long: more than {LONGEST_LINE} bytes")
+    }
+}
+
 /// Calls `each` with a place ("line 3") and the line, for every line or argument.
 pub(crate) fn for_each_line(
     source: Source,
-    mut each: impl FnMut(&str, &str) -> Result<()>,
+    mut each: impl FnMut(&str, Result<&str, TooLong>) -> Result<()>,
 ) -> Result<()> {
     match source {
         Source::Arguments(lines) => {
             for (n, line) in lines.iter().enumerate() {
-                each(&format!("argument {}", n + 1), line)?;
+                each(&format!("argument {}", n + 1), Ok(line))?;
             }
         }
         Source::Lines(mut stream) => {
             let mut bytes = Vec::new();
             for n in 1_u64.. {
-                bytes.clear();
-                if stream.bytes.read_until(b'\n', &mut bytes).context("cannot read the input")? == 0 {
-                    break;
-                }
-                each(&format!("line {n}"), &String::from_utf8_lossy(&bytes))?;
+                let whole = match read_line(&mut stream.bytes, &mut bytes) {
+                    Ok(Some(whole)) => whole,
+                    Ok(None) => break,
+                    Err(error) => return Err(error).context("cannot read the input"),
+                };
+                let line = String::from_utf8_lossy(&bytes);
+                each(&format!("line {n}"), if whole { Ok(&line) } else { Err(TooLong) })?;
             }
         }
         Source::Capture(..) => bail!("that is a capture file; `tlp decode` reads those"),
     }
     Ok(())
+}
+
+/// Reads one line to its end, and says whether it is whole: of one that is too long, the start is
+/// kept. Nothing behind the last one.
+fn read_line(stream: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+    line.clear();
+    if stream.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', line)? == 0 {
+        return Ok(None);
+    }
+    if line.len() < LONGEST_LINE || line.ends_with(b"\n") {
+        return Ok(Some(true));
+    }
+    // More than its end means that there is more of it.
+    let mut whole = true;
+    loop {
+        let there = stream.fill_buf()?;
+        let end = there.iter().position(|byte| *byte == b'\n');
+        whole &= end.unwrap_or(there.len()) == 0;
+        let (read, ends) =
+            (end.map_or(there.len(), |at| at + 1), end.is_some() || there.is_empty());
+        stream.consume(read);
+        if ends {
+            return Ok(Some(whole));
+        }
+    }
 }
 
 /// Why a text is not hex.
