@@ -13,7 +13,8 @@ use tlp_codec::ids::{BindingKey, OutstandingRef};
 use tlp_codec::tlp::{ByteEnables, Class, Packet, TlpType};
 
 /// Stamps whose dates on the network's side are further apart than this are not of the same TLP,
-/// nanoseconds. Clocks are known to a few milliseconds, and a name is not used again as soon.
+/// nanoseconds. Clocks are known to a few milliseconds all the time, and a name is not used again as
+/// soon.
 pub(super) const NOT_THE_SAME: u64 = 200_000_000;
 
 /// The times of one TLP at one end; three of the six are there.
