@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from . import net
 from .control import ControlError, Manager
+from .end import End, Failed
 from .lab import Lab
 from .reference import MISTAKES
+from .wire import Address, Nop, SplitData, Unbind
 
 # Cases that are run without a manager too.
 BY_HAND = ("open.asks", "open.three-frames", "open.another-life-of-its-own",
@@ -132,6 +134,21 @@ def narrow(said, wanted, prefix):
     return results
 
 
+def rules(prefix):
+    """How the checks went of rules that the reference does not come to."""
+    def seen(known, record):
+        end = End([], 1, 2, None, 3, Address())
+        end.records[0] = known
+        try:
+            return end.take_record(0, 0, record) is False
+        except Failed:
+            return False
+    part, other = (SplitData(Address(), 0, 1, 12, bytes([n] * 4)) for n in range(2))
+    gone = all(seen(part, record) for record in (part, Nop(), Unbind(Address())))
+    return [line(f"{prefix}rule.a-part-of-a-closed-binding-is-replaced", gone),
+            line(f"{prefix}rule.a-part-stays-what-it-was", not seen(part, other))]
+
+
 def statuses(wanted, prefix):
     """How the checks went of what the program's end says."""
     from .main import COULD_NOT, FAILED, PASSED, Report, arguments
@@ -160,7 +177,7 @@ def self_test(said, wanted):
         for case, outcome, text in run_by_hand(said, wanted, role):
             results.append(line(f"{prefix}by-hand.{role}.{case.name}", outcome == "passed", text))
     results += as_a_card(said, wanted, prefix) + narrow(said, wanted, prefix)
-    results += statuses(wanted, prefix)
+    results += rules(prefix) + statuses(wanted, prefix)
     by_name = {case.name: case for case in wanted}
     mistakes = [(mistake, by_name[name]) for mistake, name in MISTAKES.items() if name in by_name]
     once = copy.copy(said)
