@@ -134,6 +134,15 @@ def narrow(said, wanted, prefix):
     return results
 
 
+def first_epoch(said, wanted, prefix):
+    """How the check went of a generation's first epoch, below which there is none."""
+    stale = [case for case in wanted if case.name == "epoch.stale"]
+    of_generation = copy.copy(said)
+    of_generation.epoch = 0x01000000
+    return [line(f"{prefix}first-epoch.{case.name}.is-skipped", outcome == "skipped", text)
+            for case, outcome, text, _ in run(of_generation, stale, "host")]
+
+
 def rules(prefix):
     """How the checks went of rules that the reference does not come to."""
     def seen(known, record):
@@ -177,7 +186,7 @@ def self_test(said, wanted):
         for case, outcome, text in run_by_hand(said, wanted, role):
             results.append(line(f"{prefix}by-hand.{role}.{case.name}", outcome == "passed", text))
     results += as_a_card(said, wanted, prefix) + narrow(said, wanted, prefix)
-    results += rules(prefix) + statuses(wanted, prefix)
+    results += first_epoch(said, wanted, prefix) + rules(prefix) + statuses(wanted, prefix)
     by_name = {case.name: case for case in wanted}
     mistakes = [(mistake, by_name[name]) for mistake, name in MISTAKES.items() if name in by_name]
     once = copy.copy(said)
