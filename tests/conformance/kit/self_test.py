@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from . import net
-from .control import ControlError, Manager
+from .control import ControlError, Hello, Manager, Reader
 from .end import End, Failed
 from .lab import Lab
 from .reference import MISTAKES
@@ -154,7 +154,14 @@ def rules(prefix):
             return False
     part, other = (SplitData(Address(), 0, 1, 12, bytes([n] * 4)) for n in range(2))
     gone = all(seen(part, record) for record in (part, Nop(), Unbind(Address())))
-    return [line(f"{prefix}rule.a-part-of-a-closed-binding-is-replaced", gone),
+    def refused(role):
+        try:
+            Hello(Reader(b"\1\4name" + bytes([role]) + bytes(20)))
+        except ControlError as error:
+            return f"role {role}" in str(error)
+        return False
+    return [line(f"{prefix}rule.a-role-is-known", refused(2) and not refused(1)),
+            line(f"{prefix}rule.a-part-of-a-closed-binding-is-replaced", gone),
             line(f"{prefix}rule.a-part-stays-what-it-was", not seen(part, other))]
 
 
