@@ -16,6 +16,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long one question waits for the end of the recording.
 const TURN_MS: u32 = 500;
+/// Links that are followed one behind the other, as many as the system follows.
+const MOST_LINKS: usize = 40;
 /// Where a signal ends this program, its number is added to this, as shells have it.
 const BY_SIGNAL: i32 = 128;
 
@@ -64,7 +66,7 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     /// Opens it, and heeds Ctrl-C from before there is a file.
     fn open(named: &'a Path) -> std::io::Result<Self> {
-        let place = named.canonicalize().unwrap_or_else(|_| named.to_owned());
+        let place = leads_to(named)?;
         if named.exists() && !named.is_file() {
             let file = std::fs::OpenOptions::new().write(true).open(named)?;
             return Ok(Self {
@@ -98,6 +100,20 @@ impl Drop for Target<'_> {
             let _ = std::fs::remove_file(partial);
         }
     }
+}
+
+/// Where the file of a name is, or is to be made: the name may be a link to what is not there yet.
+fn leads_to(named: &Path) -> std::io::Result<PathBuf> {
+    let error = match named.canonicalize() {
+        Ok(place) => return Ok(place),
+        Err(error) => error,
+    };
+    let mut place = named.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = place.read_link() else { return Ok(place) };
+        place = place.parent().unwrap_or(Path::new("")).join(next);
+    }
+    Err(error)
 }
 
 /// Waits for the end of a recording and writes its file.

@@ -1,6 +1,7 @@
 //! What one reader keeps of what one proxy recorded.
 
-use super::tap::{Clock, Piece};
+use super::clock::{Anchor, Clock};
+use super::tap::Piece;
 use proxy_core::control::StampEntry;
 use proxy_core::limits::MAX_FRAME;
 use proxy_core::recorder::{Entry, Recorded};
@@ -57,16 +58,16 @@ pub struct Collected {
     pub lost: u64,
     /// Bytes of memory that all of it takes, about.
     pub bytes: usize,
-    /// The clock, as exactly as is known.
-    pub clock: Option<Clock>,
+    /// The proxy's clock.
+    pub clock: Clock,
     requests: HashMap<BindingKey, (u64, u64)>,
     lost_before: u64,
 }
 
 impl Collected {
-    /// Nothing yet of what is wanted.
-    pub fn new(wanted: Vec<Recorded>) -> Self {
-        Self { wanted, ..Self::default() }
+    /// Nothing yet of what is wanted. Both ends' are dated from the same time.
+    pub fn new(wanted: Vec<Recorded>, anchor: Anchor) -> Self {
+        Self { wanted, clock: Clock::new(anchor), ..Self::default() }
     }
 
     /// Whether no piece can have anything for it.
@@ -76,9 +77,7 @@ impl Collected {
 
     /// Takes what is wanted of a piece.
     pub fn take(&mut self, piece: &Piece) {
-        if self.clock.is_none_or(|clock| piece.clock.doubt < clock.doubt) {
-            self.clock = Some(piece.clock);
-        }
+        self.clock.take(&piece.clock);
         for (peer, binding, count) in &piece.requests {
             if self.wanted.iter().any(|r| r.peer == *peer && r.binding == *binding) {
                 self.requests.entry(*binding).or_insert((*count, *count)).1 = *count;
@@ -158,7 +157,7 @@ impl Collected {
 
     /// The date of a time of this proxy, nanoseconds since 1970-01-01T00:00:00Z.
     pub fn date(&self, time: u64) -> u64 {
-        self.clock.map_or(time, |clock| clock.date(time))
+        self.clock.date(time)
     }
 }
 

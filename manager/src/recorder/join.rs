@@ -10,10 +10,11 @@ use proxy_core::control::StampEntry;
 use proxy_core::stamps::{Stage, StampedTlp};
 use std::collections::{HashMap, VecDeque};
 use tlp_codec::ids::{BindingKey, OutstandingRef};
-use tlp_codec::tlp::{Class, Packet, TlpType};
+use tlp_codec::tlp::{ByteEnables, Class, Packet, TlpType};
 
 /// Stamps whose dates on the network's side are further apart than this are not of the same TLP,
-/// nanoseconds. Clocks are known to a few milliseconds, and a name is not used again as soon.
+/// nanoseconds. Clocks are known to a few milliseconds all the time, and a name is not used again as
+/// soon.
 pub(super) const NOT_THE_SAME: u64 = 200_000_000;
 
 /// The times of one TLP at one end; three of the six are there.
@@ -60,11 +61,10 @@ impl Tlp<'_> {
         let is_message = matches!(kind, TlpType::Msg(_) | TlpType::MsgD(_));
         let is_atomic = matches!(kind, TlpType::FetchAdd | TlpType::Swap | TlpType::Cas);
         let is_request = matches!(packet.class(), Some(Class::Posted | Class::NonPosted));
-        let bytes = match packet.length_dw() {
-            words if is_request && !is_message && !is_atomic => {
-                packet.byte_enables().byte_count(words).into()
-            }
-            _ => packet.payload_len() as u32,
+        let bytes = if is_request && !is_message && !is_atomic {
+            enables(&packet).byte_count(packet.length_dw()).into()
+        } else {
+            packet.payload_len() as u32
         };
         Described {
             kind: kind.to_string(),
@@ -73,6 +73,17 @@ impl Tlp<'_> {
                 .then(|| format!("{} register {:#x}", packet.destination(), packet.register())),
             bytes: Some(bytes),
         }
+    }
+}
+
+/// The byte enables of a request. A steering tag stands in their place where a type other than MWr
+/// has hints: all bytes are meant then.
+fn enables(packet: &Packet<&[u8]>) -> ByteEnables {
+    match packet.tlp_type() {
+        TlpType::MRd | TlpType::MRdLk | TlpType::DMWr if packet.has_hints() => {
+            ByteEnables::all(packet.length_dw())
+        }
+        _ => packet.byte_enables(),
     }
 }
 

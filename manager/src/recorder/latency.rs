@@ -3,6 +3,7 @@
 //! were the slowest.
 
 use super::HEADER;
+use super::clock::Anchor;
 use super::collect::Collected;
 use super::join::{self, RoundTrip, Trip};
 use super::tap::{self, Upto};
@@ -67,11 +68,12 @@ type Seen = BTreeMap<NodeName, Option<(Vec<Collected>, Duration)>>;
 /// Looks.
 pub async fn look(manager: &Arc<Manager>, question: &Question) -> Latency {
     let (devices, lists, mut missing) = choose(manager, question);
+    let anchor = Anchor::now();
     let bound = manager.settings.request_bound;
     let mut looks = JoinSet::new();
     for (name, (session, list)) in lists {
         let window = question.window;
-        looks.spawn(async move { (name, at_proxy(&session, list, window, bound).await) });
+        looks.spawn(async move { (name, at_proxy(&session, list, window, bound, anchor).await) });
     }
     let mut seen = Seen::new();
     while let Some(done) = looks.join_next().await {
@@ -171,21 +173,22 @@ async fn at_proxy(
     lists: Vec<Vec<Recorded>>,
     window: Duration,
     bound: Duration,
+    anchor: Anchor,
 ) -> Result<Option<(Vec<Collected>, Duration)>, String> {
     let mut watch = match tap::watch(session, lists.concat(), bound).await {
         Ok(watch) => watch,
         Err(error) if error.is_for_want_of_a_recorder() => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
-    let mut kept: Vec<_> = lists.into_iter().map(Collected::new).collect();
+    let mut kept: Vec<_> = lists.into_iter().map(|list| Collected::new(list, anchor)).collect();
     let until = Instant::now() + window;
     let (mut upto, mut first, mut last) = (Upto::new(until), None, None);
     // What was asked for before the end may come a little later.
     let all = async {
         while let Some(piece) = watch.next().await {
             kept.iter_mut().for_each(|kept| kept.take(&piece));
-            first.get_or_insert(piece.asked);
-            last = Some(piece.asked);
+            first.get_or_insert(piece.clock.asked);
+            last = Some(piece.clock.asked);
             let bytes: usize = kept.iter().map(|kept| kept.bytes).sum();
             if upto.is_reached(&piece) || bytes > MAX_KEPT {
                 return true;

@@ -2,12 +2,13 @@
 //! for other programs to read.
 //!
 //! [`tap`] drains one proxy for everybody who wants to know something of it: two readers never
-//! take anything from each other. [`collect`] keeps what one of them gets. [`join`] puts the two
+//! take anything from each other. [`collect`] keeps what one of them gets, and [`clock`] dates it. [`join`] puts the two
 //! ends' stamps together, and `carried` finds
 //! those of a frame's records. [`recordings`] are what people start and fetch, as [`pcapng`] or as a
 //! [`perfetto`] trace; [`latency`] is a look at all devices for a moment.
 
 mod carried;
+pub mod clock;
 pub mod collect;
 pub mod join;
 pub mod latency;

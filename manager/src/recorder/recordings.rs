@@ -4,6 +4,7 @@
 //! manager stops recording by itself.
 
 use super::HEADER;
+use super::clock::Anchor;
 use super::collect::Collected;
 use super::tap::{self, Piece, Upto, Watch, WatchError};
 use super::{join, pcapng, perfetto};
@@ -220,13 +221,14 @@ impl End {
         session: Arc<Session>,
         list: Vec<Recorded>,
         bound: Duration,
+        anchor: Anchor,
     ) -> Result<Self, Problem> {
         let (watch, wanted) = match tap::watch(&session, list.clone(), bound).await {
             Ok(watch) => (Some(watch), list),
             Err(error) if error.is_for_want_of_a_recorder() => (None, Vec::new()),
             Err(error) => return Err(watch_problem(error, session.name())),
         };
-        Ok(Self { session, watch, collected: Collected::new(wanted) })
+        Ok(Self { session, watch, collected: Collected::new(wanted, anchor) })
     }
 
     /// The next piece; `None` when the proxy's connection ended.
@@ -300,8 +302,9 @@ pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<Arc<Recording>,
     let at_host = wanted(&wish, &binding, Role::Host, nodes.1.node);
     let at_box = wanted(&wish, &binding, Role::Box, nodes.0.node);
     // The box first: what the host asks then is stamped at both ends from the beginning.
-    let boxed = End::begin(boxed, at_box, bound).await?;
-    let host = End::begin(host, at_host, bound).await?;
+    let anchor = Anchor::now();
+    let boxed = End::begin(boxed, at_box, bound, anchor).await?;
+    let host = End::begin(host, at_host, bound, anchor).await?;
     let not_recorded = not_recorded(wish.seen_from, &host, &boxed)?;
     let recording = {
         let mut state = manager.recordings.state();
@@ -450,7 +453,8 @@ impl Recording {
         let Wish { binding, format, seen_from, snap, .. } = &self.wish;
         let mut comment = format!(
             "{binding}: {} lent to {}, recorded since {}; ended because {}. Dates are by the \
-             manager's clock, to a control message's round trip; differences are the proxy's own.",
+             manager's clock, to a control message's round trip; differences are the proxy's own, \
+             but for what its clock drifts.",
             self.slot, self.host, self.since, ended.detail
         );
         if let Some(NotRecorded { detail, .. }) = &self.not_recorded {

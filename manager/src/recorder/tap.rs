@@ -1,12 +1,13 @@
 //! What one proxy records, drained once and handed to everybody who wants some of it.
 
+use super::clock::Reading;
 use crate::control::{RequestError, Session};
 use proxy_core::control::{ControlError, RecorderPage, Reply, Request};
 use proxy_core::limits::MAX_RECORDED;
 use proxy_core::recorder::{Entry, Recorded, entries};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tlp_codec::ids::{BindingKey, NodeId};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
@@ -30,10 +31,8 @@ pub struct Piece {
     pub next: u64,
     /// Where that ended when this was asked for.
     pub end: u64,
-    /// When it was asked for.
-    pub asked: Instant,
-    /// What the proxy's clock said.
-    pub clock: Clock,
+    /// What the proxy's clock said when it was asked for.
+    pub clock: Reading,
     /// Requests that the proxy sent of each binding that is recorded.
     pub requests: Vec<(NodeId, BindingKey, u64)>,
 }
@@ -54,29 +53,10 @@ impl Upto {
 
     /// Whether nothing that was recorded until then comes behind this piece.
     pub fn is_reached(&mut self, piece: &Piece) -> bool {
-        if piece.asked >= self.until {
+        if piece.clock.asked >= self.until {
             self.end.get_or_insert(piece.end);
         }
         self.end.is_some_and(|end| piece.next >= end)
-    }
-}
-
-/// What a proxy's clock said at about which time: to give its stamps a date. Nothing is computed
-/// between two proxies by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clock {
-    /// The proxy's, nanoseconds.
-    pub proxy: u64,
-    /// The manager's, nanoseconds since 1970-01-01T00:00:00Z, in the middle of asking.
-    pub wall: u64,
-    /// How long asking took.
-    pub doubt: Duration,
-}
-
-impl Clock {
-    /// The date of one of the proxy's times, nanoseconds since 1970-01-01T00:00:00Z.
-    pub fn date(&self, time: u64) -> u64 {
-        self.wall.wrapping_add(time).wrapping_sub(self.proxy)
     }
 }
 
@@ -304,8 +284,7 @@ struct Page {
     next: u64,
     /// Where all that there was ended.
     end: u64,
-    asked: Instant,
-    clock: Clock,
+    clock: Reading,
     requests: Vec<(NodeId, BindingKey, u64)>,
 }
 
@@ -317,7 +296,6 @@ async fn read(
     bound: Duration,
 ) -> Result<Page, RequestError> {
     let asked = Instant::now();
-    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let reply = session.request(Request::ReadRecorder { from }, bound).await?;
     let Reply::Recorder(page) = *reply else {
         return Err(session.nonsense());
@@ -328,19 +306,18 @@ async fn read(
     if next > end || (next < end && bytes.is_empty()) {
         return Err(session.nonsense());
     }
-    let wall = (before + doubt / 2).as_nanos() as u64;
     let requests = set.iter().zip(&requests).map(|(r, n)| (r.peer, r.binding, *n)).collect();
     let bytes = bytes.to_vec();
-    Ok(Page { bytes, next, end, asked, clock: Clock { proxy, wall, doubt }, requests })
+    Ok(Page { bytes, next, end, clock: Reading { proxy, asked, doubt }, requests })
 }
 
 /// Gives a page's entries to those who want them.
 async fn hand_on(session: &Session, page: Option<Page>) -> Result<(), RequestError> {
-    let Some(Page { bytes, next, end, asked, clock, requests }) = page else { return Ok(()) };
+    let Some(Page { bytes, next, end, clock, requests }) = page else { return Ok(()) };
     let kept: Result<Vec<_>, _> =
         entries(&bytes).map(|e| e.map(|(entry, bytes)| (entry, bytes.to_vec()))).collect();
     let Ok(entries) = kept else { return Err(session.nonsense()) };
-    session.tap.give(Piece { entries, next, end, asked, clock, requests }).await;
+    session.tap.give(Piece { entries, next, end, clock, requests }).await;
     Ok(())
 }
 
@@ -377,13 +354,11 @@ mod tests {
     #[test]
     fn what_was_recorded_until_a_time_is_there_although_more_is_behind_it() {
         let (begin, ms) = (Instant::now(), Duration::from_millis);
-        let clock = Clock { proxy: 0, wall: 0, doubt: Duration::ZERO };
         let piece = |at, next, end| Piece {
             entries: Vec::new(),
             next,
             end,
-            asked: begin + ms(at),
-            clock,
+            clock: Reading { proxy: 0, asked: begin + ms(at), doubt: Duration::ZERO },
             requests: Vec::new(),
         };
         let mut upto = Upto::new(begin + ms(10));
@@ -391,11 +366,5 @@ mod tests {
         let reached = pieces.map(|(at, next, end)| upto.is_reached(&piece(at, next, end)));
         assert_eq!(reached, [false, false, false, false, true]);
         assert!(Upto::new(begin).is_reached(&piece(0, 7, 7)), "all that there is");
-    }
-
-    #[test]
-    fn a_clock_gives_times_dates() {
-        let clock = Clock { proxy: 1000, wall: 5_000_000, doubt: Duration::ZERO };
-        assert_eq!((clock.date(1500), clock.date(0)), (5_000_500, 4_999_000));
     }
 }

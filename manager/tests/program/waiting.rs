@@ -251,6 +251,37 @@ fn a_name_that_leads_to_a_file_elsewhere_goes_on_leading_there() {
 }
 
 #[test]
+fn a_name_that_leads_to_no_file_yet_leads_to_one_then() {
+    let manager = Pretended::new([
+        Answer::Says(200, recording(true)),
+        Answer::Says(200, json!("the bytes")),
+        Answer::Says(204, json!(null)),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let [link, next, file] = ["link", "next", "to/there"].map(|name| folder.path().join(name));
+    std::fs::create_dir(folder.path().join("to")).unwrap();
+    std::os::unix::fs::symlink("next", &link).unwrap();
+    std::os::unix::fs::symlink(&file, &next).unwrap();
+    let output = manager.runs(&["fetch", "rec-1", "--out", link.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "\"the bytes\"");
+    assert!(link.is_symlink() && next.is_symlink());
+}
+
+#[test]
+fn a_name_that_leads_in_a_circle_is_an_error() {
+    let manager = Pretended::new([]);
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("link", &link).unwrap();
+    let output = manager.runs(&["fetch", "rec-1", "--out", link.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("link cannot be written"), "{said}");
+    assert!(link.is_symlink());
+}
+
+#[test]
 fn a_recording_is_waited_for_and_fetched_while_the_manager_has_no_time() {
     let busy = || problem(503, "limit-reached", true);
     let manager = Pretended::new([

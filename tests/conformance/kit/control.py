@@ -114,7 +114,10 @@ class Hello:
     def __init__(self, reader):
         self.version = reader.varint()
         self.name = reader.text()
-        self.role = ROLES[reader.varint()]
+        role = reader.varint()
+        if role >= len(ROLES):
+            raise ControlError(f"a Hello of role {role}; 0 is a host and 1 a box")
+        self.role = ROLES[role]
         self.places = reader.u8()
         self.incarnation = reader.varint()
         self.node = reader.option(reader.varint)

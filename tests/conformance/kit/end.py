@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 from . import net, wire
-from .wire import Ack, Credits, Frame, Nop, Open, Sideband, SplitHeader, Tlp, Unbind
+from .wire import Ack, Credits, Frame, Nop, Open, Sideband, SplitData, SplitHeader, Tlp, Unbind
 
 PLENTY = (64, 64, 64, 64)
 RESEND_S = 0.15
@@ -303,7 +303,7 @@ class End:
         past = wire.before(sequence, self.next) and known is None
         never(past, f"section 7: sequence {sequence} again, which was acknowledged long ago")
         if known is not None:
-            changes = isinstance(known, (Credits, Tlp, SplitHeader)) and isinstance(
+            changes = isinstance(known, (Credits, Tlp, SplitHeader, SplitData)) and isinstance(
                 record, (Credits, Nop, Unbind))
             never(known != record and not changes,
                   f"section 7: sequence {sequence} came with another record: {known}, then {record}")

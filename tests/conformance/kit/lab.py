@@ -194,6 +194,21 @@ class Lab:
                          f"{self.settings.patience} s")
         end.pump(lambda: not end.sent, 0.5)
 
+    @property
+    def largest(self):
+        """The largest frame that can be sent by every port of the kit's."""
+        return min(port.largest for port in self.ports)
+
+    def fit(self, end, records):
+        """Skips the case where so many bytes of records are too many for one frame: for what can be
+        sent, or for the other end."""
+        length = wire.SMALLEST_FRAME + 4 * wire.MOST_RANGES + records
+        if length > self.largest:
+            raise Skip(f"it needs a frame of {length} bytes; the kit's interface sends {self.largest}")
+        if length > end.peer_open.max_frame:
+            raise Skip(f"it needs a frame of {length} bytes; the other end takes "
+                       f"{end.peer_open.max_frame}")
+
     # --- requests ---------------------------------------------------------------------------------
 
     def request(self, number, address=None, entry=None):

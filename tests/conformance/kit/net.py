@@ -11,11 +11,14 @@ import time
 from .wire import ETHERTYPE
 
 ECT0, CE = 2, 3
-_SIOCGIFHWADDR = 0x8927
+_SIOCGIFMTU, _SIOCGIFHWADDR = 0x8921, 0x8927
 
 
 class UdpPort:
-    """A path over UDP. `peer` is (address, port); `heard` says whether anything ever came."""
+    """A path over UDP. `peer` is (address, port); `heard` says whether anything ever came; `largest`
+    is the largest frame that can be sent. What is larger than a packet goes in several."""
+
+    largest = 2**16 - 1 - 28
 
     def __init__(self, address, port=0):
         self.family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -65,14 +68,16 @@ class UdpPort:
 
 
 class EthernetPort:
-    """A path over raw Ethernet (needs CAP_NET_RAW). `peer` is a MAC address; `heard` says whether
-    anything ever came."""
+    """A path over raw Ethernet (needs CAP_NET_RAW). `peer` is a MAC address; `heard` and `largest`
+    are as over UDP."""
 
     def __init__(self, interface):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
         self.socket.bind((interface, ETHERTYPE))
         request = fcntl.ioctl(self.socket, _SIOCGIFHWADDR, struct.pack("16s16x", interface.encode()))
         self.mac = request[18:24]
+        request = fcntl.ioctl(self.socket, _SIOCGIFMTU, struct.pack("16s16x", interface.encode()))
+        (self.largest,) = struct.unpack_from("i", request, 16)
         self.peer = None
         self.heard = False
 

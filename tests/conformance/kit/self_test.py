@@ -3,6 +3,7 @@ mistakes."""
 
 import contextlib
 import copy
+import errno
 import io
 import pathlib
 import subprocess
@@ -11,20 +12,38 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from . import net
-from .control import ControlError, Manager
+from .control import ControlError, Hello, Manager, Reader
+from .end import End, Failed
 from .lab import Lab
 from .reference import MISTAKES
+from .wire import Address, Nop, SplitData, Unbind
 
 # Cases that are run without a manager too.
 BY_HAND = ("open.asks", "open.three-frames", "open.another-life-of-its-own",
            "open.later-versions-too", "close.ends-the-link", "frame.crc", "record.once",
            "epoch.unknown", "ack.ranges", "credit.returned", "path.dead", "give-up.goodbye-again")
 
+# Cases that send large frames.
+LARGE = ("frame.random", "tlp.too-large", "credit.exceeded")
+
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 
 
-def start(said, role, mistake="none", sizes="software", paths=2):
+class NarrowPort(net.UdpPort):
+    """A port that sends no more than an Ethernet interface usually does."""
+
+    largest = 1500
+
+    def send(self, frame, mark=net.ECT0):
+        """Sends a frame, or fails as the interface would."""
+        if len(frame) > self.largest:
+            raise OSError(errno.EMSGSIZE, "Message too long")
+        super().send(frame, mark)
+
+
+def start(said, role, mistake="none", sizes="software", kind=net.UdpPort):
     """A lab with the reference as what is tested, and the reference's process."""
+    paths = 2
     manager = Manager(("127.0.0.1", 0), said.node)
     host, port = manager.address
     command = [sys.executable, "-B", "-m", "kit.reference.node", role, f"{host}:{port}", str(paths),
@@ -36,7 +55,7 @@ def start(said, role, mistake="none", sizes="software", paths=2):
         process.kill()
         raise
     said.slot = 1
-    return Lab(said, [net.UdpPort("127.0.0.1") for _ in range(paths)], manager), process
+    return Lab(said, [kind("127.0.0.1") for _ in range(paths)], manager), process
 
 
 def stop(lab, process):
@@ -46,10 +65,10 @@ def stop(lab, process):
     process.wait()
 
 
-def run(said, wanted, role, mistake="none", sizes="software"):
+def run(said, wanted, role, mistake="none", sizes="software", kind=net.UdpPort):
     """(case, outcome, text, seconds) of each case against a reference of its own."""
     from .main import run_case
-    lab, process = start(said, role, mistake, sizes)
+    lab, process = start(said, role, mistake, sizes, kind)
     try:
         for case in wanted:
             begin = time.monotonic()
@@ -102,6 +121,50 @@ def as_a_card(said, wanted, prefix):
     return results
 
 
+def narrow(said, wanted, prefix):
+    """How the checks went through ports that send no large frames: what needs one is skipped."""
+    results = []
+    wanted = [case for case in wanted if case.name in LARGE]
+    for case, outcome, text, _ in run(said, wanted, "box", kind=NarrowPort):
+        if case.name == "tlp.too-large":
+            results.append(line(f"{prefix}narrow.{case.name}.is-skipped",
+                                outcome == "skipped" and "1500" in text, f"{outcome} {text}"))
+        elif outcome != "skipped":
+            results.append(line(f"{prefix}narrow.{case.name}", outcome == "passed", text))
+    return results
+
+
+def first_epoch(said, wanted, prefix):
+    """How the check went of a generation's first epoch, below which there is none."""
+    stale = [case for case in wanted if case.name == "epoch.stale"]
+    of_generation = copy.copy(said)
+    of_generation.epoch = 0x01000000
+    return [line(f"{prefix}first-epoch.{case.name}.is-skipped", outcome == "skipped", text)
+            for case, outcome, text, _ in run(of_generation, stale, "host")]
+
+
+def rules(prefix):
+    """How the checks went of rules that the reference does not come to."""
+    def seen(known, record):
+        end = End([], 1, 2, None, 3, Address())
+        end.records[0] = known
+        try:
+            return end.take_record(0, 0, record) is False
+        except Failed:
+            return False
+    part, other = (SplitData(Address(), 0, 1, 12, bytes([n] * 4)) for n in range(2))
+    gone = all(seen(part, record) for record in (part, Nop(), Unbind(Address())))
+    def refused(role):
+        try:
+            Hello(Reader(b"\1\4name" + bytes([role]) + bytes(20)))
+        except ControlError as error:
+            return f"role {role}" in str(error)
+        return False
+    return [line(f"{prefix}rule.a-role-is-known", refused(2) and not refused(1)),
+            line(f"{prefix}rule.a-part-of-a-closed-binding-is-replaced", gone),
+            line(f"{prefix}rule.a-part-stays-what-it-was", not seen(part, other))]
+
+
 def statuses(wanted, prefix):
     """How the checks went of what the program's end says."""
     from .main import COULD_NOT, FAILED, PASSED, Report, arguments
@@ -129,7 +192,8 @@ def self_test(said, wanted):
                 results.append(line(f"{prefix}{role}.{case.name}", outcome == "passed", text))
         for case, outcome, text in run_by_hand(said, wanted, role):
             results.append(line(f"{prefix}by-hand.{role}.{case.name}", outcome == "passed", text))
-    results += as_a_card(said, wanted, prefix) + statuses(wanted, prefix)
+    results += as_a_card(said, wanted, prefix) + narrow(said, wanted, prefix)
+    results += first_epoch(said, wanted, prefix) + rules(prefix) + statuses(wanted, prefix)
     by_name = {case.name: case for case in wanted}
     mistakes = [(mistake, by_name[name]) for mistake, name in MISTAKES.items() if name in by_name]
     once = copy.copy(said)

@@ -28,9 +28,14 @@ pub(crate) enum Command {
 ///
 /// Input is hex, one TLP a line: prefixes first, then header, data and digest, as PCIe puts them
 /// on the link (the first byte holds Fmt and Type). Blanks, `_`, `:` and a leading `0x` are
-/// allowed; empty lines and what follows `#` are not read. Or a capture file (pcap or pcapng)
+/// allowed; empty lines and what follows `#` are not read; lines have 64 KiB at most. Or a capture file (pcap or pcapng)
 /// with DxPU frames, in raw Ethernet (EtherType 0x88B5) or in UDP, with or without VLAN tags; or with
 /// TLPs alone under link type USER0, as `dxpu-manager record --format tlps` writes them.
+///
+/// A TLP that was sent again, or captured twice, has the flag `again` each further time, which
+/// `tlp encode` passes over; a split TLP is printed once, when all of it is there.
+///
+/// What comes through a pipe is printed packet by packet, line by line, as it comes.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = DECODE_EXAMPLES, after_long_help = FIELDS)]
 pub(crate) struct Decode {
@@ -139,7 +144,7 @@ const DECODE_EXAMPLES: &str = "\
 Examples:
   tlp decode 00000001_0113550f_00001000
   echo 4a000001050000040100050001020304 | tlp decode --json
-  tcpdump -i eth0 -w - ether proto 0x88b5 | tlp decode
+  tcpdump -i eth0 -U -w - ether proto 0x88b5 | tlp decode
   tlp decode --json capture.pcapng | tlp encode
   dxpu-manager record bind-3 --out tlps.pcapng --format tlps && tlp decode tlps.pcapng
 
@@ -163,6 +168,7 @@ FetchAdd Swap CAS.
 Numbers are decimal, 0x... or 0b..., in JSON also as text; IDs are bus:device.function in hex.
 
   all        requester, tag; tc (0); flags ro, ns, ido, ln, poisoned
+             flag again = it came before in the capture; `tlp encode` passes over such ones
              at = untranslated (default), translation-request, translated, reserved
              prefixes = the prefixes' bytes in hex, in wire order
              ecrc = the digest's four bytes in hex, or auto

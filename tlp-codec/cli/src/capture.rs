@@ -3,7 +3,7 @@
 use crate::bare;
 use crate::decode::Printer;
 use crate::input::{Format, Stream};
-use crate::joiner::Joiner;
+use crate::joiner::{Joiner, Key, Recent};
 use crate::pcapng;
 use crate::segments::{length_said, segment_size};
 use anyhow::{Context, Result};
@@ -21,7 +21,8 @@ pub(crate) fn read<W: Write>(
     stream: Stream,
     printer: &mut Printer<'_, W>,
 ) -> Result<()> {
-    let mut capture = Capture { packets: 0, cut: 0, found: 0, joiner: Joiner::default(), printer };
+    let (joiner, came) = (Joiner::default(), Recent::default());
+    let mut capture = Capture { packets: 0, cut: 0, found: 0, joiner, came, printer };
     match format {
         Format::Pcap => capture.read_pcap(stream)?,
         Format::PcapNg => capture.read_pcapng(stream)?,
@@ -98,13 +99,16 @@ struct Capture<'a, 'b, W: Write> {
     /// Frames, and TLPs that are alone.
     found: u64,
     joiner: Joiner,
+    /// TLPs that were no split ones.
+    came: Recent,
     printer: &'a mut Printer<'b, W>,
 }
 
 impl<W: Write> Capture<'_, '_, W> {
     fn read_pcap(&mut self, stream: Stream) -> Result<()> {
-        let mut reader = PcapReader::new(stream).context("cannot read the capture")?;
-        let link = reader.header().datalink;
+        let mut reader = PcapReader::new(stream.bytes).context("cannot read the capture")?;
+        // The field's upper half says how long a packet's checksum is, where there is one.
+        let link = DataLink::from(u32::from(reader.header().datalink) & 0xffff);
         // Raw, because the crate's own packets must not have been longer than the snap length:
         // `tcpdump -s` leaves such ones.
         while let Some(packet) = reader.next_raw_packet() {
@@ -112,6 +116,7 @@ impl<W: Write> Capture<'_, '_, W> {
                 Ok(packet) => {
                     let (bytes, original) = (&packet.data[..], packet.orig_len);
                     self.packet(Captured { link, bytes, original, known: Map::new() })?;
+                    self.printer.part_ends()?;
                 }
                 Err(error) => return self.cut_off(&error.to_string()),
             }
@@ -120,7 +125,7 @@ impl<W: Write> Capture<'_, '_, W> {
     }
 
     fn read_pcapng(&mut self, stream: Stream) -> Result<()> {
-        let mut reader = pcapng::Reader::new(stream);
+        let mut reader = pcapng::Reader::new(stream.bytes);
         loop {
             match reader.next_packet() {
                 Ok(None) => return Ok(()),
@@ -128,6 +133,7 @@ impl<W: Write> Capture<'_, '_, W> {
                     let known = bare::known(packet.comments());
                     let pcapng::Packet { link, bytes, original, .. } = packet;
                     self.packet(Captured { link, bytes, original, known })?;
+                    self.printer.part_ends()?;
                 }
                 Ok(Some(Err(broken))) => {
                     self.packets += 1;
@@ -278,7 +284,10 @@ impl<W: Write> Capture<'_, '_, W> {
                 if !tlp.crc_matches() {
                     return self.printer.broken(place, "a TLP's CRC is wrong in a right frame");
                 }
-                self.printer.tlp(place, tlp.tlp, Some(from))
+                match self.came.came_before(Key::new(header, sequence)) {
+                    true => self.printer.tlp_again(place, tlp.tlp, from),
+                    false => self.printer.tlp(place, tlp.tlp, Some(from)),
+                }
             }
             Record::SplitHeader(start) => {
                 put_address(&mut from, &start.address);

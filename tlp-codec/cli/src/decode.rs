@@ -17,23 +17,27 @@ pub(crate) fn run(
     err: &mut dyn Write,
 ) -> Result<Outcome> {
     let (arguments, _) = named(args);
-    let mut printer = Printer { json: args.json, all: args.all, outcome: Outcome::Clean, out, err };
+    let (json, all, live) = (args.json, args.all, source.is_live());
+    let mut printer = Printer { json, all, live, outcome: Outcome::Clean, out, err };
     match source {
         Source::Capture(format, stream) => capture::read(format, stream, &mut printer)?,
         lines => input::for_each_line(lines, |place, line| {
-            let line = text::without_comment(line);
+            let line = match line {
+                Ok(line) => text::without_comment(line),
+                Err(reason) => return printer.broken(place, &reason.to_string()),
+            };
             if line.trim().is_empty() {
                 return Ok(());
             }
             match input::parse_hex(line) {
-                Ok(bytes) => printer.tlp(place, &bytes, None),
+                Ok(bytes) => printer.tlp(place, &bytes, None)?,
                 Err(reason @ NotHex::Character(_)) if !arguments.is_empty() => {
                     printer.broken(place, &format!("{reason}, and {}", not_the_file(line)))?;
                     printer.outcome = Outcome::WrongArgument;
-                    Ok(())
                 }
-                Err(reason) => printer.broken(place, &reason.to_string()),
+                Err(reason) => printer.broken(place, &reason.to_string())?,
             }
+            printer.part_ends()
         })?,
     }
     Ok(printer.outcome)
@@ -74,6 +78,7 @@ fn not_the_file(argument: &str) -> String {
 pub(crate) struct Printer<'a, W: Write> {
     json: bool,
     all: bool,
+    live: bool,
     outcome: Outcome,
     out: &'a mut W,
     err: &'a mut dyn Write,
@@ -89,6 +94,22 @@ impl<W: Write> Printer<'_, W> {
     ) -> Result<()> {
         match fields::describe(bytes) {
             Ok(fields) => self.line(&Fields { from, ..fields }),
+            Err(error) => self.broken(place, &error.to_string()),
+        }
+    }
+
+    /// As [`Self::tlp`], of one that came before in the same capture.
+    pub(crate) fn tlp_again(
+        &mut self,
+        place: &str,
+        bytes: &[u8],
+        from: Map<String, Value>,
+    ) -> Result<()> {
+        match fields::describe(bytes) {
+            Ok(mut fields) => {
+                fields.map.insert(text::AGAIN.into(), true.into());
+                self.line(&Fields { from: Some(from), ..fields })
+            }
             Err(error) => self.broken(place, &error.to_string()),
         }
     }
@@ -116,6 +137,14 @@ impl<W: Write> Printer<'_, W> {
         // What is wrong with the command line is not made less by what else is broken.
         if self.outcome != Outcome::WrongArgument {
             self.outcome = Outcome::SomeBroken;
+        }
+        Ok(())
+    }
+
+    /// A line or a packet was read to its end, and the next one may not be there yet.
+    pub(crate) fn part_ends(&mut self) -> Result<()> {
+        if self.live {
+            self.out.flush()?;
         }
         Ok(())
     }

@@ -8,11 +8,17 @@ use std::io::Write;
 
 /// Writes every line's TLP as hex, reports the lines that cannot be.
 pub(crate) fn run(source: Source, out: &mut impl Write, err: &mut dyn Write) -> Result<Outcome> {
-    let mut outcome = Outcome::Clean;
+    let (mut outcome, live) = (Outcome::Clean, source.is_live());
     input::for_each_line(source, |place, line| {
-        match encode(line) {
+        match line.map_err(|error| error.to_string()).and_then(encode) {
             Ok(None) => {}
-            Ok(Some(bytes)) => writeln!(out, "{}", fields::hex(&bytes))?,
+            Ok(Some(bytes)) => {
+                writeln!(out, "{}", fields::hex(&bytes))?;
+                // Who writes the lines may wait before the next one.
+                if live {
+                    out.flush()?;
+                }
+            }
             Err(reason) => {
                 out.flush()?;
                 writeln!(err, "tlp: {place}: {reason}")?;

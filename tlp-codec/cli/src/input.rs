@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// What there is to read.
@@ -24,18 +25,47 @@ pub(crate) enum Format {
 }
 
 /// A file or stdin, of which at most the first bytes have been looked at.
-pub(crate) type Stream = Box<dyn BufRead>;
+pub(crate) struct Stream {
+    pub(crate) bytes: Box<dyn BufRead>,
+    /// More may come after a while, and whoever waits for it wants to see what came. That is so of all
+    /// but regular files.
+    live: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(bytes: impl BufRead + 'static, live: bool) -> Self {
+        Self { bytes: Box::new(bytes), live }
+    }
+
+    fn of(file: File) -> Self {
+        let live = !file.metadata().is_ok_and(|data| data.is_file());
+        Self::new(BufReader::new(file), live)
+    }
+}
+
+impl Source {
+    /// Whether each part of the output is wanted as soon as there is what it is made of.
+    pub(crate) fn is_live(&self) -> bool {
+        match self {
+            Self::Arguments(_) => false,
+            Self::Lines(stream) | Self::Capture(_, stream) => stream.live,
+        }
+    }
+}
 
 /// Opens what the command line named: arguments, a file (`-` for stdin), else stdin.
 pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> {
-    let (name, stream): (_, Stream) = match file {
+    let (name, stream) = match file {
         None if !arguments.is_empty() => return Ok(Source::Arguments(arguments.to_vec())),
         Some(path) if path != Path::new("-") => {
             let name = path.display().to_string();
             let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-            (Some(name), Box::new(BufReader::new(file)))
+            (Some(name), Stream::of(file))
         }
-        _ => (None, Box::new(BufReader::new(io::stdin()))),
+        _ => {
+            let stdin = io::stdin().as_fd().try_clone_to_owned();
+            (None, Stream::of(stdin.context("cannot read the input")?.into()))
+        }
     };
     of_stream(stream, name)
 }
@@ -43,6 +73,7 @@ pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> 
 /// What a stream is by its first bytes; `name` is that of a file.
 pub(crate) fn of_stream(mut stream: Stream, name: Option<String>) -> Result<Source> {
     let start = stream
+        .bytes
         .fill_buf()
         .with_context(|| format!("cannot read {}", name.as_deref().unwrap_or("the input")))?;
     if let Some(format) = format(start) {
@@ -80,30 +111,71 @@ fn format(start: &[u8]) -> Option<Format> {
     }
 }
 
+/// The longest line that is read, bytes. The longest TLP takes 9 KiB in hex, 13 KiB with blanks
+/// between its bytes, and less than 20 KiB as text or JSON with all that is known of it.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// A line that is longer than any TLP's. It was passed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooLong;
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the line is too long: more than {LONGEST_LINE} bytes")
+    }
+}
+
 /// Calls `each` with a place ("line 3") and the line, for every line or argument.
 pub(crate) fn for_each_line(
     source: Source,
-    mut each: impl FnMut(&str, &str) -> Result<()>,
+    mut each: impl FnMut(&str, Result<&str, TooLong>) -> Result<()>,
 ) -> Result<()> {
     match source {
         Source::Arguments(lines) => {
             for (n, line) in lines.iter().enumerate() {
-                each(&format!("argument {}", n + 1), line)?;
+                each(&format!("argument {}", n + 1), Ok(line))?;
             }
         }
         Source::Lines(mut stream) => {
             let mut bytes = Vec::new();
             for n in 1_u64.. {
-                bytes.clear();
-                if stream.read_until(b'\n', &mut bytes).context("cannot read the input")? == 0 {
-                    break;
-                }
-                each(&format!("line {n}"), &String::from_utf8_lossy(&bytes))?;
+                let whole = match read_line(&mut stream.bytes, &mut bytes) {
+                    Ok(Some(whole)) => whole,
+                    Ok(None) => break,
+                    Err(error) => return Err(error).context("cannot read the input"),
+                };
+                let line = String::from_utf8_lossy(&bytes);
+                each(&format!("line {n}"), if whole { Ok(&line) } else { Err(TooLong) })?;
             }
         }
         Source::Capture(..) => bail!("that is a capture file; `tlp decode` reads those"),
     }
     Ok(())
+}
+
+/// Reads one line to its end, and says whether it is whole: of one that is too long, the start is
+/// kept. Nothing behind the last one.
+fn read_line(stream: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+    line.clear();
+    if stream.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', line)? == 0 {
+        return Ok(None);
+    }
+    if line.len() < LONGEST_LINE || line.ends_with(b"\n") {
+        return Ok(Some(true));
+    }
+    // More than its end means that there is more of it.
+    let mut whole = true;
+    loop {
+        let there = stream.fill_buf()?;
+        let end = there.iter().position(|byte| *byte == b'\n');
+        whole &= end.unwrap_or(there.len()) == 0;
+        let (read, ends) =
+            (end.map_or(there.len(), |at| at + 1), end.is_some() || there.is_empty());
+        stream.consume(read);
+        if ends {
+            return Ok(Some(whole));
+        }
+    }
 }
 
 /// Why a text is not hex.

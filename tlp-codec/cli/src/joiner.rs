@@ -13,10 +13,31 @@ pub(crate) struct Joined {
     pub(crate) from: Map<String, Value>,
 }
 
-/// Source, destination, session and link sequence of the header record.
-type Key = (NodeId, NodeId, u32, u32);
+/// One record of one link. An end that restarts may take the session of its last life again, and
+/// begins with the same sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    source: NodeId,
+    destination: NodeId,
+    incarnations: (u32, Option<u32>),
+    session: u32,
+    sequence: u32,
+}
 
-/// Complete TLPs that are remembered. A link repeats what it sent a moment ago, and no link has half
+impl Key {
+    /// The record with this sequence in a frame with this header.
+    pub(crate) fn new(header: &Header, sequence: u32) -> Self {
+        Self {
+            source: header.source,
+            destination: header.destination,
+            incarnations: (header.source_incarnation, header.destination_incarnation),
+            session: header.session,
+            sequence,
+        }
+    }
+}
+
+/// TLPs that are remembered of a kind, some 50 bytes each. A link repeats what it sent a moment ago, and no link has half
 /// as many records on their way.
 const REMEMBERED: usize = 16 * 1024;
 
@@ -29,17 +50,27 @@ pub(crate) struct Joiner {
     begun: VecDeque<Key>,
     /// How many were given up, since so many came after them.
     given_up: u64,
-    complete: Complete,
+    /// A part of one that comes again begins no other.
+    complete: Recent,
 }
 
-/// The TLPs that were complete last. A part of one that comes again begins no other.
+/// The TLPs that came last.
 #[derive(Default)]
-struct Complete {
+pub(crate) struct Recent {
     keys: HashSet<Key>,
     in_order: VecDeque<Key>,
 }
 
-impl Complete {
+impl Recent {
+    /// Remembers one, and says whether it was there already.
+    pub(crate) fn came_before(&mut self, key: Key) -> bool {
+        if self.keys.contains(&key) {
+            return true;
+        }
+        self.remember(key);
+        false
+    }
+
     fn remember(&mut self, key: Key) {
         if self.in_order.len() == REMEMBERED
             && let Some(oldest) = self.in_order.pop_front()
@@ -68,7 +99,7 @@ impl Joiner {
         start: &SplitHeader<'_>,
         from: Map<String, Value>,
     ) -> Result<Option<Joined>, &'static str> {
-        let key = (header.source, header.destination, header.session, sequence);
+        let key = Key::new(header, sequence);
         if self.complete.keys.contains(&key) {
             return Ok(None);
         }
@@ -85,8 +116,7 @@ impl Joiner {
         sequence: u32,
         more: &SplitData<'_>,
     ) -> Result<Option<Joined>, &'static str> {
-        let first = sequence.wrapping_sub(more.part.into());
-        let key = (header.source, header.destination, header.session, first);
+        let key = Key::new(header, sequence.wrapping_sub(more.part.into()));
         if self.complete.keys.contains(&key) {
             return Ok(None);
         }
@@ -118,7 +148,7 @@ impl Joiner {
         let mut keys: Vec<&Key> = self.partial.keys().collect();
         keys.sort_unstable();
         let unfinished = keys.into_iter();
-        let unfinished = unfinished.map(|(source, destination, _, sequence)| {
+        let unfinished = unfinished.map(|Key { source, destination, sequence, .. }| {
             format!(
                 "the capture has not all of the split TLP with sequence {sequence} from \
                      node {source} to node {destination}"
@@ -160,11 +190,14 @@ impl Joiner {
 mod tests {
     use super::*;
 
+    fn key(sequence: u32) -> Key {
+        let [source, destination] = [1, 2].map(|number| NodeId::new(number).unwrap());
+        Key { source, destination, incarnations: (1, Some(2)), session: 5, sequence }
+    }
+
     #[test]
     fn what_is_remembered_is_bounded() {
-        let node = |number| NodeId::new(number).unwrap();
-        let mut complete = Complete::default();
-        let key = |sequence| (node(1), node(2), 5, sequence);
+        let mut complete = Recent::default();
         let last = 3 * REMEMBERED as u32;
         (0..=last).for_each(|sequence| complete.remember(key(sequence)));
         assert_eq!((complete.keys.len(), complete.in_order.len()), (REMEMBERED, REMEMBERED));
@@ -173,10 +206,9 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_given_up_after_a_while() {
-        let node = |number| NodeId::new(number).unwrap();
         let mut joiner = Joiner::default();
         for sequence in 0..=2 * REMEMBERED as u32 {
-            joiner.begin((node(1), node(2), 5, sequence));
+            joiner.begin(key(sequence));
         }
         assert_eq!((joiner.partial.len(), joiner.begun.len()), (REMEMBERED, REMEMBERED));
         let said = joiner.unfinished();

@@ -21,6 +21,7 @@ mod text;
 pub use args::Args;
 
 use args::{Command, Decode};
+use input::Stream;
 use std::io::{BufRead, Write};
 
 /// How a run that was not stopped by an error ended.
@@ -67,7 +68,8 @@ pub fn decode(
     err: &mut dyn Write,
 ) -> anyhow::Result<Outcome> {
     let args = Decode { json, all, file: None, tlps: Vec::new() };
-    decode::run(&args, input::of_stream(Box::new(input), None)?, out, err)
+    let stream = Stream::new(input, false);
+    decode::run(&args, input::of_stream(stream, None)?, out, err)
 }
 
 /// `tlp encode` of what a stream holds.
@@ -80,5 +82,5 @@ pub fn encode(
     out: &mut impl Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<Outcome> {
-    encode::run(input::of_stream(Box::new(input), None)?, out, err)
+    encode::run(input::of_stream(Stream::new(input, false), None)?, out, err)
 }

@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 /// Keys that say something about a TLP and are not part of it.
 pub(crate) const ABOUT: [&str; 2] = ["from", "notes"];
 
+/// The flag of a TLP that came before: one that was sent again, which is still one.
+pub(crate) const AGAIN: &str = "again";
+
 /// One line of text.
 pub(crate) fn to_text(fields: &Fields) -> String {
     let mut line = fields.tlp_type.clone();
@@ -64,7 +67,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
             return Err(format!("field `{key}` is there twice"));
         }
     }
-    Ok(Line::Tlp(map))
+    Ok(of_fields(map))
 }
 
 fn parse_json(line: &str) -> Result<Line, String> {
@@ -74,7 +77,11 @@ fn parse_json(line: &str) -> Result<Line, String> {
         return Ok(Line::Nothing);
     }
     map.retain(|key, _| !ABOUT.contains(&key.as_str()));
-    Ok(Line::Tlp(map))
+    Ok(of_fields(map))
+}
+
+fn of_fields(map: Map<String, Value>) -> Line {
+    if map.get(AGAIN) == Some(&Value::Bool(true)) { Line::Nothing } else { Line::Tlp(map) }
 }
 
 /// The line up to a `#` that starts a word.
@@ -130,6 +137,8 @@ mod tests {
         let json = fields(r#"{"type":"MRd","ro":true,"tag":5,"notes":["x"],"from":{"packet":1}}"#);
         assert_eq!(json.len(), 3);
         assert!(matches!(parse(r#"{"record":"credits"}"#), Ok(Line::Nothing)));
+        assert!(matches!(parse("MRd address=0 again"), Ok(Line::Nothing)));
+        assert!(matches!(parse(r#"{"type":"MRd","again":true}"#), Ok(Line::Nothing)));
         assert!(parse("MRd tag=1 tag=2").is_err());
         assert!(parse("{").is_err());
     }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::tlp;
+use common::{first_line, tlp};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
@@ -35,12 +35,17 @@ fn traits(class: Class) -> TlpTraits {
 }
 
 fn frame(sequence: u32, records: &[Record<'_>]) -> Vec<u8> {
+    frame_of((1, 2), sequence, records)
+}
+
+/// A frame between these lives of both ends.
+fn frame_of(lives: (u32, u32), sequence: u32, records: &[Record<'_>]) -> Vec<u8> {
     let header = Header {
         kind: FrameKind::Data,
         destination: NodeId::new(2).unwrap(),
         source: NodeId::new(1).unwrap(),
-        source_incarnation: 1,
-        destination_incarnation: Some(2),
+        source_incarnation: lives.0,
+        destination_incarnation: Some(lives.1),
         session: 5,
         path: PathId::ZERO,
         packet: sequence,
@@ -114,7 +119,8 @@ fn pcapng(packets: &[Vec<u8>]) -> Vec<u8> {
 fn frames_in_ethernet_vlan_and_udp_give_their_tlps() {
     let one = frame(10, &[tlp_record(&READ)]);
     let two = frame(11, &[tlp_record(&READ), tlp_record(&READ)]);
-    let packets = [ethernet(false, &one), ethernet(true, &two), udp(&one), udp(b"somebody else's")];
+    let last = udp(&frame(13, &[tlp_record(&READ)]));
+    let packets = [ethernet(false, &one), ethernet(true, &two), last, udp(b"somebody else's")];
     for capture in [pcap(&packets), pcapng(&packets)] {
         let ran = tlp(&["decode", "--json"], &capture);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -135,6 +141,34 @@ fn frames_in_ethernet_vlan_and_udp_give_their_tlps() {
             assert_eq!(back.out, "00000001010005 0f00001000\n".replace(' ', "").repeat(4));
         }
     }
+}
+
+/// The upper half of a pcap's link type says how long the packets' checksums are.
+#[test]
+fn packets_with_their_checksum_behind_them_are_read() {
+    let mut packet = ethernet(false, &frame(10, &[tlp_record(&READ)]));
+    packet.extend([1, 2, 3, 4]);
+    let mut capture = pcap(&[packet]);
+    const LINK: usize = 20;
+    let field: &mut [u8; 4] = (&mut capture[LINK..LINK + 4]).try_into().unwrap();
+    let big = u32::from_be_bytes(*field) == 1;
+    let with_checksum: u32 = 0x4400_0001;
+    *field = if big { with_checksum.to_be_bytes() } else { with_checksum.to_le_bytes() };
+    let ran = tlp(&["decode"], &capture);
+    assert_eq!((ran.code, ran.out.lines().count()), (0, 1), "{}", ran.err);
+}
+
+#[test]
+fn what_comes_through_a_pipe_is_printed_while_it_goes_on() {
+    let packets = [ethernet(false, &frame(10, &[tlp_record(&READ)]))];
+    for capture in [pcap(&packets), pcapng(&packets)] {
+        let line = first_line(&["decode"], &capture).unwrap_or_default();
+        assert!(line.starts_with("MRd "), "{line}");
+    }
+    let line = first_line(&["decode"], b"00000001_0100050f_00001000\n").unwrap_or_default();
+    assert!(line.starts_with("MRd "), "{line}");
+    let line = first_line(&["encode"], b"MRd tag=5 address=0x1000\n").unwrap_or_default();
+    assert_eq!(line, "000000010000050f00001000\n");
 }
 
 #[test]
@@ -180,6 +214,11 @@ fn frames_that_a_machine_hands_its_kernel_at_once_are_told_apart() {
 
 /// A write of 4 KB, and the packets of its three frames: sequences 20 to 22.
 fn split_write() -> (String, [Vec<u8>; 3]) {
+    split_write_of((1, 2))
+}
+
+/// The same between these lives of both ends.
+fn split_write_of(lives: (u32, u32)) -> (String, [Vec<u8>; 3]) {
     let mut write = vec![0x60, 0, 0, 0, 1, 0, 0, 0xff, 0, 0, 0, 1, 0, 0, 0, 0];
     write.extend((0..4096_u32).map(|i| (i % 251) as u8));
     let (address, class) = (address(), Class::Posted);
@@ -198,9 +237,9 @@ fn split_write() -> (String, [Vec<u8>; 3]) {
         Record::SplitData(SplitData { address, class, part, offset: from as u16, bytes })
     };
     let frames = [
-        frame(20, &[start]),
-        frame(21, &[more(1, 1016, 2000)]),
-        frame(22, &[more(2, 2000, write.len())]),
+        frame_of(lives, 20, &[start]),
+        frame_of(lives, 21, &[more(1, 1016, 2000)]),
+        frame_of(lives, 22, &[more(2, 2000, write.len())]),
     ];
     let hex = write.iter().map(|byte| format!("{byte:02x}")).collect();
     (hex, frames.map(|frame| ethernet(false, &frame)))
@@ -231,6 +270,39 @@ fn a_split_tlp_whose_parts_are_sent_again_is_given_once() {
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{order:?}");
         let back = tlp(&["encode"], ran.out.as_bytes());
         assert_eq!(back.out.trim_end(), hex, "{order:?}");
+    }
+}
+
+/// An end that restarted may have the session number of its last life.
+#[test]
+fn a_split_tlp_of_another_life_is_another() {
+    for lives in [(3, 2), (1, 4)] {
+        let (hex, parts) = split_write();
+        let packets = [parts, split_write_of(lives).1].concat();
+        let ran = tlp(&["decode"], &pcap(&packets));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        let back = tlp(&["encode"], ran.out.as_bytes());
+        assert_eq!(back.out, format!("{hex}\n").repeat(2), "{lives:?}");
+    }
+}
+
+#[test]
+fn a_tlp_that_is_sent_again_is_marked_and_encoded_once() {
+    let [first, second] = [10, 11].map(|sequence| frame(sequence, &[tlp_record(&READ)]));
+    let of_another_life = frame_of((3, 2), 10, &[tlp_record(&READ)]);
+    let both = frame(10, &[tlp_record(&READ), tlp_record(&READ), tlp_record(&READ)]);
+    let packets = [first.clone(), second, first, of_another_life, both];
+    let capture = pcap(&packets.map(|frame| ethernet(false, &frame)));
+    let marked = [false, false, true, false, true, true, false];
+    let [text, json] = [&["decode"][..], &["decode", "--json"]].map(|args| tlp(args, &capture));
+    assert_eq!((text.code, json.code), (0, 0), "{}{}", text.err, json.err);
+    let in_text: Vec<bool> = text.out.lines().map(|line| line.contains(" again #")).collect();
+    assert_eq!(in_text, marked, "{}", text.out);
+    let of = |line| serde_json::from_str::<Value>(line).unwrap()["again"] == Value::Bool(true);
+    assert_eq!(json.out.lines().map(of).collect::<Vec<_>>(), marked, "{}", json.out);
+    for ran in [text, json] {
+        let back = tlp(&["encode"], ran.out.as_bytes());
+        assert_eq!((back.code, back.out.lines().count()), (0, 4), "{}", back.err);
     }
 }
 

@@ -201,6 +201,31 @@ fn bytes_that_are_not_text_are_a_broken_line() {
 }
 
 #[test]
+fn a_line_without_an_end_is_one_broken_line() {
+    const LONGEST: usize = 64 << 10;
+    let hex = "00000001_0100050f_00001000";
+    let text = "MRd tag=5 address=0x1000";
+    for (command, line) in [("decode", hex), ("encode", text)] {
+        let padded = |length: usize, end: &str| {
+            format!("{line}{}{end}", " ".repeat(length - line.len() - end.len()))
+        };
+        let fits = [padded(LONGEST, ""), padded(LONGEST, "\n"), padded(LONGEST + 1, "\n")];
+        for input in fits {
+            let ran = tlp(&[command], format!("{input}\n").as_bytes());
+            assert_eq!((ran.code, ran.out.lines().count()), (0, 1), "{}", ran.err);
+        }
+        for long in [padded(LONGEST + 1, ""), padded(LONGEST + 2, "\n"), padded(20 << 20, "\n")] {
+            let ran = tlp(&[command], format!("{line}\n{long}\n{line}\n").as_bytes());
+            assert_eq!((ran.code, ran.out.lines().count()), (1, 2), "{}", ran.err);
+            assert!(ran.err.starts_with("tlp: line 2: the line is too long"), "{}", ran.err);
+            assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+        }
+        let ran = tlp(&[command], padded(LONGEST + 1, "").as_bytes());
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
+    }
+}
+
+#[test]
 fn help_says_what_a_newcomer_needs() {
     let help = tlp(&["--help"], b"");
     assert_eq!(help.code, 0);

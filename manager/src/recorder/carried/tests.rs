@@ -1,4 +1,5 @@
 use super::*;
+use crate::recorder::clock::Anchor;
 use crate::recorder::join;
 use proxy_core::control::StampEntry;
 use tlp_codec::fabric::{FrameKind, FrameWriter, SplitData, SplitHeader, TlpRecord};
@@ -54,7 +55,7 @@ fn frame(at: u64, received: bool, sequence: u32, records: &[Record<'_>]) -> Kept
 
 /// What an end has of frames and of stamps; of a stage that is not there, 0.
 fn collected(frames: Vec<KeptFrame>, stamps: &[(bool, StampedTlp, [u64; 6])]) -> Collected {
-    let mut collected = Collected::new(Vec::new());
+    let mut collected = Collected::new(Vec::new(), Anchor::now());
     collected.frames = frames;
     for (from_host, tlp, at) in stamps {
         let (peer, at) = (NodeId::new(2).unwrap(), at.map(|at| (at > 0).then_some(at)));
@@ -137,7 +138,7 @@ fn what_was_not_stamped_is_named_and_is_not_taken_for_another() {
         vec![frame(50, false, 8, &records), frame(900_000_000, false, 66_000, &records)],
         &[(true, Request(ENTRY), [900_000_010, 900_000_020, 900_000_030, 0, 0, 0])],
     );
-    let seen = comments(&host, &Collected::new(Vec::new()), true);
+    let seen = comments(&host, &Collected::default(), true);
     let bare = "record=8 kind=request outstanding=3.9 asker=host slot=1 function=0 epoch=0.1";
     assert_eq!(seen[0], [bare]);
     assert!(
@@ -164,7 +165,7 @@ fn many_of_one_name_are_found_in_time() {
     let of_stamps = |times: &dyn Fn(u64) -> [u64; 6]| -> Vec<_> {
         (0..MANY).map(|n| (true, Request(ENTRY), times(n))).collect()
     };
-    let nothing = Collected::new(Vec::new());
+    let nothing = Collected::default();
     let named = |host: &Collected, boxed: &Collected, at_host, n: usize| {
         let seen = if at_host { host } else { boxed };
         let tlps = join::stamped(host, boxed, at_host);
@@ -217,14 +218,14 @@ fn parts_of_a_split_tlp_have_the_stamps_of_all_of_it() {
         vec![frame(5, false, u32::MAX, &[begin, part(1, 64)]), frame(6, false, 1, &[part(2, 128)])],
         &[(true, Posted(Some(u32::MAX)), [3, 4, 6, 0, 0, 0])],
     );
-    let seen = comments(&host, &Collected::new(Vec::new()), true);
+    let seen = comments(&host, &Collected::default(), true);
     let said = "kind=posted sequence=4294967295 asker=host slot=1 function=0 epoch=0.1 \
                 host.arrived=3 host.encoded=4 host.sent=6";
     assert_eq!(seen[0], [format!("record=4294967295 {said}"), format!("record=0 part=1 {said}")]);
     assert_eq!(seen[1], [format!("record=1 part=2 {said}")]);
     // Without its beginning it is not known which one it is.
     let host = collected(vec![frame(6, false, 1, &[part(2, 128)])], &[]);
-    let seen = comments(&host, &Collected::new(Vec::new()), true);
+    let seen = comments(&host, &Collected::default(), true);
     assert_eq!(seen[0], ["record=1 part=2 kind=posted asker=host slot=1 function=0 epoch=0.1"]);
 }
 
@@ -242,7 +243,7 @@ fn of_a_cut_frame_the_records_that_begin_in_what_was_kept_are_named() {
         let mut frame = frame(125, false, 40, &records);
         frame.bytes.truncate(kept);
         let host = collected(vec![frame], &[(true, Posted(Some(41)), [100, 110, 130, 0, 0, 0])]);
-        let seen = comments(&host, &Collected::new(Vec::new()), true);
+        let seen = comments(&host, &Collected::default(), true);
         assert_eq!(seen[0].len(), named, "{kept}: {seen:?}");
         assert!(seen[0].iter().all(|text| !text.contains("slot=0")), "{seen:?}");
         assert!(named < 2 || seen[0][1].contains("host.sent=130"), "{seen:?}");

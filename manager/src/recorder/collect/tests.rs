@@ -1,4 +1,5 @@
 use super::*;
+use crate::recorder::clock::Reading;
 use std::time::Duration;
 use tlp_codec::crc;
 use tlp_codec::fabric::{FrameKind, Header, RecordAddress, TlpRecord, TlpTraits};
@@ -58,7 +59,7 @@ fn kept(snap: u16, frames: &[(u64, u16, Vec<u8>)]) -> Collected {
         tlps: 0,
         frames: snap,
     };
-    let mut collected = Collected::new([0, 1].map(recorded).into());
+    let mut collected = Collected::new([0, 1].map(recorded).into(), Anchor::now());
     let entries = frames.iter().map(|(at, function, bytes)| {
         let (binding, length) = (binding(*function), bytes.len() as u16);
         let entry = Entry::Frame {
@@ -75,8 +76,7 @@ fn kept(snap: u16, frames: &[(u64, u16, Vec<u8>)]) -> Collected {
         entries: entries.collect(),
         next: 0,
         end: 0,
-        asked: Instant::now(),
-        clock: Clock { proxy: 0, wall: 0, doubt: Duration::ZERO },
+        clock: Reading { proxy: 0, asked: Instant::now(), doubt: Duration::ZERO },
         requests: Vec::new(),
     });
     collected

@@ -1,8 +1,10 @@
 use super::*;
+use crate::recorder::clock::{Anchor, Reading};
 use crate::recorder::collect::KeptTlp;
-use crate::recorder::tap::Clock;
+use std::sync::LazyLock;
 use std::time::Duration;
 use tlp_codec::ids::{Epoch, NodeId, SlotFunction, SlotId};
+use tokio::time::Instant;
 
 fn binding() -> BindingKey {
     BindingKey {
@@ -25,11 +27,13 @@ fn stamps(from_host: bool, tlp: StampedTlp, at: [u64; 6]) -> StampEntry {
 /// An MRd of 4 bytes at 0xfe000010.
 const READ: [u8; 12] = [0, 0, 0, 1, 0, 0, 5, 0x0f, 0xfe, 0, 0, 0x10];
 
-/// What an end recorded, whose clock shows `proxy` at the wall's 10 s.
+/// When all recordings begin.
+static BEGIN: LazyLock<(Anchor, Instant)> = LazyLock::new(|| (Anchor::now(), Instant::now()));
+
+/// What an end recorded, whose clock shows `proxy` when recordings begin.
 fn collected(proxy: u64, all: &[(bool, StampEntry)]) -> Collected {
-    let clock = Clock { proxy, wall: 10_000_000_000, doubt: Duration::ZERO };
-    let mut collected = Collected::new(Vec::new());
-    collected.clock = Some(clock);
+    let mut collected = Collected::new(Vec::new(), BEGIN.0);
+    collected.clock.take(&Reading { proxy, asked: BEGIN.1, doubt: Duration::ZERO });
     for (id, (bytes, stamps)) in all.iter().enumerate() {
         let id = id as u32;
         if *bytes {
@@ -86,6 +90,22 @@ fn a_read_in_pieces_ends_with_the_last() {
         assert_eq!(round_trip.away, 180);
         assert_eq!(round_trip.far.unwrap().original, 20);
     }
+}
+
+/// A steering tag stands where byte enables would, but of a MWr.
+#[test]
+fn a_read_with_a_steering_tag_asks_for_all_its_bytes() {
+    let line = |bytes: &[u8]| {
+        let ask = stamps(true, Request(entry(3, 9)), [100, 110, 130, 0, 0, 0]);
+        let mut host = collected(0, &[(true, ask)]);
+        host.tlps[0].bytes = bytes.to_vec();
+        tlps(&host, &collected(0, &[]), true)[0].describe().line()
+    };
+    // TH, 16 bytes, the steering tag 0x21.
+    assert_eq!(line(&[0, 1, 0, 4, 0, 0, 5, 0x21, 0xfe, 0, 0, 0x11]), "MRd 0xfe000010 16 B");
+    assert_eq!(line(&[0, 0, 0, 4, 0, 0, 5, 0x7f, 0xfe, 0, 0, 0x10]), "MRd 0xfe000010 15 B");
+    // A MWr has it in place of the tag.
+    assert_eq!(line(&[0x40, 1, 0, 4, 0, 0, 0x21, 0x7f, 0xfe, 0, 0, 0x11]), "MWr 0xfe000010 15 B");
 }
 
 /// Of one whose last completion was lost it is not known how long it took.
@@ -161,6 +181,33 @@ fn how_far_two_stamps_are_from_each_other_is_seen_on_the_network() {
     let asked = |at| [0, 0, 0, at, at + 1, at + 2];
     assert!(joined(ask, asked(sent + far)) && joined(ask, asked(sent - far)));
     assert!(!joined(ask, asked(sent + far + 1)) && !joined(ask, asked(sent - far - 1)));
+}
+
+/// 100 ppm are more in an hour than what two stamps of one TLP may be apart.
+#[test]
+fn what_both_ends_stamped_is_joined_however_long_their_clocks_have_drifted() {
+    const SECOND: u64 = 1_000_000_000;
+    let shown = |since: u64| since + since / 10_000;
+    let times: Vec<u64> = (1..3600).map(|second| second * SECOND).collect();
+    let name = |at: &u64| Request(entry((at / SECOND) as u16 % 7, 1));
+    let ask = |at: &u64| (true, stamps(true, name(at), [at - 2, at - 1, *at, 0, 0, 0]));
+    let asked = |at: &u64| {
+        let came = shown(*at);
+        (false, stamps(true, name(at), [0, 0, 0, came, came + 1, came + 2]))
+    };
+    let mut host = collected(0, &times.iter().map(ask).collect::<Vec<_>>());
+    let mut boxed = collected(0, &times.iter().map(asked).collect::<Vec<_>>());
+    for since in &times {
+        let read = |proxy, ms| {
+            let asked = BEGIN.1 + Duration::from_nanos(*since);
+            Reading { proxy, asked, doubt: Duration::from_millis(ms) }
+        };
+        host.clock.take(&read(*since, 1));
+        boxed.clock.take(&read(shown(*since), 2));
+    }
+    let tlps = tlps(&host, &boxed, true);
+    let alone = tlps.iter().filter(|tlp| tlp.boxed[3] != tlp.host[2].map(shown)).count();
+    assert_eq!((tlps.len(), alone), (times.len(), 0));
 }
 
 #[test]

@@ -152,5 +152,6 @@ def exceeded(lab):
     if limit > 1000:
         raise Skip(f"it gives {limit} credits")
     # In one frame, so that none comes back meanwhile.
+    lab.fit(end, 16 * (limit + 1))
     end.send(*(Sideband(end.address, 79) for _ in range(limit + 1)))
     lab.closes(end, wire.PROTOCOL)

@@ -266,7 +266,7 @@ pub(crate) fn compare_tlp(place: &str, tlp: &Value, expected: &Value) {
     for (name, value) in expected.as_object().expect("fields") {
         match name.as_str() {
             // `reserved` are bits that a receiver ignores.
-            "from" | "notes" | "reserved" => {}
+            "from" | "notes" | "reserved" | "again" => {}
             "prefixes" => {
                 let prefixes: Vec<Vec<u8>> =
                     all(tlp, "dxpu.tlp.prefixes").into_iter().map(bytes).collect();
