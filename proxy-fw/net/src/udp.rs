@@ -226,13 +226,15 @@ fn frame_size(options: &UdpOptions) -> Result<usize, NetError> {
 }
 
 /// Sets "don't fragment" (ip(7), IP_MTU_DISCOVER), for both IP versions where the socket has both.
+/// What the kernel learned of a path by ICMP, from anybody and for ten minutes, does not count: the link
+/// looks for what a path carries by itself.
 fn forbid_fragments(socket: &UdpSocket, bind: IpAddr) -> io::Result<()> {
     let fd = socket.as_fd();
     if bind.is_ipv4() {
-        return sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO);
+        return sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
     }
-    sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
-    sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+    sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+    sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
 }
 
 /// ECN-Capable Transport, codepoint ECT(0) (RFC 3168, section 5).

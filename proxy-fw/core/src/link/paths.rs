@@ -280,7 +280,7 @@ impl Link {
     }
 
     /// Large frames may be what the path does not carry any more.
-    fn shrink_frames(&mut self, now: Instant, path: usize) {
+    pub(super) fn shrink_frames(&mut self, now: Instant, path: usize) {
         let entry = &mut self.paths[path];
         if entry.frame > SAFE_FRAME {
             entry.frame = SAFE_FRAME;
@@ -289,10 +289,11 @@ impl Link {
         }
     }
 
-    /// When a probe is wanted next.
+    /// When a probe is wanted next: by who has a binding, or something under way still, such as the
+    /// word that the last one is over.
     pub(super) fn probe_timeout(&self) -> Option<Instant> {
         let mut first = Earliest::NONE;
-        if self.channels.shared.open() > 0 {
+        if self.channels.shared.open() > 0 || !self.flight.is_empty() {
             for path in self.paths() {
                 first.timer(path.probe_at);
                 first.timer(path.raise_at);

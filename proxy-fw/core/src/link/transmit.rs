@@ -6,7 +6,6 @@ use super::send::Splitting;
 use super::slab::BufferId;
 use super::types::{ChannelId, Transmit};
 use super::{Link, path_id};
-use crate::limits::SAFE_FRAME;
 use crate::stamps::Stamps;
 use crate::time::Instant;
 use tlp_codec::fabric::{
@@ -73,11 +72,12 @@ impl Link {
         let header = self.header(now, path, resend.unwrap_or(self.flight.next()));
         // What was lost so often in large frames may be too large for the path by now. Timeouts do not
         // tell as long as small frames come through.
-        let tries = resend.map_or(0, |sequence| self.flight.entry(sequence).tries);
+        if resend.is_some_and(|sequence| self.flight.entry(sequence).tries >= STUBBORN) {
+            self.shrink_frames(now, path);
+        }
         let Path { frame, raise, .. } = self.paths[path];
         let size = match (resend, raise) {
             (None, Raise::Wanted) => self.peer_limits.frame,
-            _ if tries >= STUBBORN => frame.min(SAFE_FRAME),
             _ => frame,
         };
         let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;

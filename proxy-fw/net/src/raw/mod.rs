@@ -197,8 +197,8 @@ impl RawPort {
         if source.raw_os_error() != Some(libc::ENETDOWN) {
             return Err(self.broken("receiving", source));
         }
-        let same = interface::by_name(&self.interface).is_ok_and(|found| found.index == self.index);
-        if !same {
+        // By its number: it may have another name by now.
+        if !interface::is_there(self.index) {
             return Err(NetError::InterfaceRemoved { interface: self.interface.clone() });
         }
         tracing::warn!(interface = self.interface, "the interface went down");

@@ -524,6 +524,24 @@ fn what_a_path_carries_no_more_goes_in_small_frames_beside_a_trickle() {
         }
         settle(&mut pair);
         assert!(pair.both_up());
+        assert!(pair.counter(0, "frames_shrunk") > 0, "what follows is not lost again and again");
+    }
+}
+
+/// Nobody else would tell the peer, and no binding is left that asks after the path.
+#[test]
+fn the_end_of_the_last_binding_is_told_by_another_path() {
+    for dead in 0..2 {
+        let (mut pair, key) = two();
+        pair.network.routes[1 - dead].delay = pair.network.routes[dead].delay * 3;
+        traffic(&mut pair, key, 50);
+        settle(&mut pair);
+        cut(&mut pair, dead, [true; 2]);
+        pair.close(0, key);
+        pair.run_for(50 * MS);
+        let failed = |event: &LinkEvent| matches!(event, LinkEvent::ChannelFailed { .. });
+        assert!(pair.events[1].iter().any(failed), "path {dead}");
+        assert!(pair.both_up());
     }
 }
 
