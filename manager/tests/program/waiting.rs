@@ -82,8 +82,8 @@ impl Pretended {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
-        command.env_clear().args(["--json", "--server", &self.server]).args(args);
+        let mut command = program();
+        command.args(["--json", "--server", &self.server]).args(args);
         command
     }
 
@@ -162,6 +162,13 @@ fn bits(child: &Child, set: &str, number: u32) -> bool {
     u64::from_str_radix(bits.trim(), 16).unwrap() & 1 << (number - 1) != 0
 }
 
+/// The program, with signals as usual: whoever runs the tests may have had some ignored, as nohup does.
+fn program() -> Command {
+    let mut command = Command::new("env");
+    command.env_clear().args(["--default-signal", env!("CARGO_BIN_EXE_dxpu-manager")]);
+    command
+}
+
 fn started(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -206,8 +213,8 @@ fn a_signal_before_a_recording_runs_ends_the_command_and_leaves_no_file() {
     for (signal, number) in SIGNALS {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("it.pcapng");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
-        command.env_clear().args(["--json", "--server", &server, "fetch", "rec-1", "--out"]);
+        let mut command = program();
+        command.args(["--json", "--server", &server, "fetch", "rec-1", "--out"]);
         let mut child = started(command.arg(&file));
         let partial = || (folder.path().read_dir().unwrap().count() == 1).then_some(());
         eventually("that there is a file for what comes", partial);

@@ -19,9 +19,6 @@ const STREAM_BUFFER: usize = 4096;
 /// Largest Ethernet frame of the stack: an MTU of 1500 and its header.
 const MAX_IP_FRAME: usize = 1514;
 
-/// The longest DHCP message: what the headers of IP and UDP leave of a frame.
-const MAX_DHCP: usize = MAX_IP_FRAME - 14 - 20 - 8;
-
 /// DHCP's option that names routers (RFC 2132, section 3.5).
 const ROUTERS: u8 = 3;
 
@@ -184,11 +181,7 @@ impl Management {
         stream.set_nagle_enabled(false);
         let tcp = sockets.add(stream);
         let dhcp = match config.addressing {
-            Addressing::Dhcp => {
-                let mut socket = dhcpv4::Socket::new();
-                socket.set_receive_packet_buffer(Box::leak(Box::new([0; MAX_DHCP])));
-                Some(sockets.add(socket))
-            }
+            Addressing::Dhcp => Some(sockets.add(dhcpv4::Socket::new())),
             Addressing::Fixed { address, prefix, gateway } => {
                 let cidr = Ipv4Cidr::new(address.into(), prefix);
                 set_address(&mut interface, Some((cidr, gateway.map(Into::into))));
@@ -299,7 +292,7 @@ impl Management {
                 let [a, b, c, d] = lease.address.address().octets();
                 let prefix = lease.address.prefix_len();
                 log!(info, "leased address {=u8}.{=u8}.{=u8}.{=u8}/{=u8}", a, b, c, d, prefix);
-                let router = lease.router.or_else(|| first_router(lease.packet.as_ref()?));
+                let router = lease.router.or_else(|| first_router(&self.frame));
                 // A server is not to be trusted: to send to no host is a panic of the stack's.
                 let router = router.filter(|&router| IpAddress::from(router).is_unicast());
                 set_address(&mut self.interface, Some((lease.address, router)));
@@ -417,8 +410,12 @@ fn renew(interface: &mut Interface, own: Option<Option<Ipv4Cidr>>) {
     });
 }
 
-/// The router that a server prefers. The stack has found none when there are several.
-fn first_router(message: &DhcpPacket<&[u8]>) -> Option<Ipv4Address> {
+/// The router that a server prefers, of the frame that brought the lease: it was the last that came. The
+/// stack has found none when there are several.
+fn first_router(frame: &[u8]) -> Option<Ipv4Address> {
+    // Ethernet, IP with its options, UDP.
+    let udp = 14 + 4 * usize::from(frame.get(14)? & 0xf);
+    let message = DhcpPacket::new_checked(frame.get(udp + 8..)?).ok()?;
     let routers = message.options().find(|option| option.kind == ROUTERS)?;
     routers.data.first_chunk().map(|first| Ipv4Address::from_octets(*first))
 }
