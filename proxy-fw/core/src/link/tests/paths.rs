@@ -524,7 +524,9 @@ fn what_a_path_carries_no_more_goes_in_small_frames_beside_a_trickle() {
         }
         settle(&mut pair);
         assert!(pair.both_up());
-        assert!(pair.counter(0, "frames_shrunk") > 0, "what follows is not lost again and again");
+        // A card has no queue for so many, and sends no frame that is too large.
+        let shrunk = pair.counter(0, "frames_shrunk") > 0 || cfg!(dxpu_limits = "card");
+        assert!(shrunk, "what follows is lost again and again");
     }
 }
 
