@@ -336,15 +336,20 @@ fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcom
     let keys = bench.keys(Some(&board), &policy)?;
     let requirements = board.requirements(Role::Any, &keys, policy.anti_downgrade);
     let store = open_store(&mut flash, &board, &probe)?;
-    let look = store.look(&mut flash, &requirements).map_err(|fault| fault.told(&probe))?;
     let mut verified = Vec::new();
     for one in slot.map_or(SlotId::ALL.to_vec(), |slot| vec![slot]) {
         let checked = store.verify(&mut flash, one, &requirements);
         let header: Result<Header, Refusal> = checked.map_err(|fault| fault.told(&probe))?;
-        // An image that is right by itself may not be the one that was recorded.
-        match look.wrong[one.index()].map_or(header, Err) {
+        let state = store.state().slot(one);
+        let may_be_started = state.is_bootable() || state.is_used_up();
+        let recorded = state.image().filter(|_| may_be_started);
+        match header {
+            // An image that is right by itself may not be the one that was recorded.
+            Ok(header) if recorded.is_some_and(|recorded| recorded != header.id()) => {
+                return Err(refused_in_slot(one, Refusal::NotAsRecorded));
+            }
             Ok(header) => verified.push(Verified {
-                failed: matches!(store.state().slot(one), SlotState::Failed { .. }),
+                failed: matches!(state, SlotState::Failed { .. }),
                 slot: Some(one.to_string()),
                 image: Some(ImageView::from(&header)),
                 bytes: header.image_len(),
