@@ -5,10 +5,11 @@
 use super::Session;
 use crate::manager::Manager;
 use crate::operations::progress;
-use crate::records::Tables;
+use crate::records::{Tables, Txn};
 use crate::types::text::plain;
 use crate::types::{
-    BindingId, BindingRecord, EventKind, EventRecord, FunctionAddress, NodeName, Role, SlotAddress,
+    BindingId, BindingRecord, DeviceState, EventKind, EventRecord, FunctionAddress, NodeName, Role,
+    SlotAddress,
 };
 use proxy_core::control::{
     BindingFailure, Event, LinkDownReason, PortState, ResetReport, SlotState,
@@ -270,17 +271,79 @@ async fn slot_changed(
     session.slot_told();
     let Ok(slot) = SlotAddress::new(name.clone(), slot) else { return };
     let changed = manager.records.change(|txn| {
-        let address = FunctionAddress { slot, function };
-        let Some(device) = txn.devices().get(&address) else { return Ok(()) };
-        if state == SlotState::Quarantined && device.state != state.into() {
-            let detail = format!("{} is quarantined", address.slot);
-            let event = EventRecord::new(EventKind::SlotQuarantined, detail);
-            txn.event(event.node(name).slot(&address.slot));
-        }
-        txn.device_became(&address, state.into());
+        slot_became(txn, name, &FunctionAddress { slot, function }, state.into());
         Ok(())
     });
     if let Err(problem) = changed.await {
         tracing::error!("a slot's state cannot be recorded: {problem}");
+    }
+}
+
+/// Enters what a box says a slot's function has become.
+fn slot_became(txn: &mut Txn, name: &NodeName, address: &FunctionAddress, state: DeviceState) {
+    let Some(before) = txn.devices().get(address).map(|device| device.state) else { return };
+    // It may be another device, with other functions: what can be lent is known when the inventory
+    // is read, which comes next.
+    if state == DeviceState::Free && matches!(before, DeviceState::Empty | DeviceState::Probing) {
+        return;
+    }
+    if state == DeviceState::Quarantined && before != state {
+        let detail = format!("{} is quarantined", address.slot);
+        let event = EventRecord::new(EventKind::SlotQuarantined, detail);
+        txn.event(event.node(name).slot(&address.slot));
+    }
+    // Of an empty slot only the first function is told.
+    let same: Vec<_> = match state {
+        DeviceState::Empty => txn.functions(&address.slot).map(|d| d.address.clone()).collect(),
+        _ => vec![address.clone()],
+    };
+    for address in &same {
+        txn.device_became(address, state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{DeviceRecord, PciIdentity, SlotStatus};
+
+    #[test]
+    fn a_device_that_was_put_in_is_lent_only_when_the_inventory_says_what_it_is() {
+        let mut txn = Txn::new(Tables::default());
+        let slot: SlotAddress = "box1/1".parse().unwrap();
+        let name = slot.box_name().clone();
+        let [first, second] = [0, 1].map(|n| FunctionAddress {
+            slot: slot.clone(),
+            function: SlotFunction::new(n).unwrap(),
+        });
+        let pci = PciIdentity {
+            vendor: 0x10de,
+            device: 1,
+            subsystem_vendor: 0,
+            subsystem: 0,
+            class: 0x03_0200,
+            revision: 0,
+        };
+        for address in [&first, &second] {
+            txn.put_device(DeviceRecord {
+                address: address.clone(),
+                state: DeviceState::Free,
+                model: "gpu".into(),
+                pci,
+                serial: 7,
+                bars: [0; 6],
+                since: txn.now(),
+            });
+        }
+        assert_eq!(txn.slot_status(&slot), SlotStatus::Free);
+        slot_became(&mut txn, &name, &first, DeviceState::Empty);
+        assert_eq!(txn.slot_status(&slot), SlotStatus::Empty, "all of its functions");
+        slot_became(&mut txn, &name, &first, DeviceState::Probing);
+        slot_became(&mut txn, &name, &first, DeviceState::Free);
+        assert_eq!(txn.slot_status(&slot), SlotStatus::Probing, "the second one is not known yet");
+        // A reset between two tenants leaves the device what it is.
+        txn.device_became(&first, DeviceState::Releasing);
+        slot_became(&mut txn, &name, &first, DeviceState::Free);
+        assert_eq!(txn.slot_status(&slot), SlotStatus::Free);
     }
 }

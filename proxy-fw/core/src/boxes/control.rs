@@ -235,7 +235,7 @@ impl BoxRole {
                 epoch: binding
                     .map(|b| b.key.epoch.bits())
                     .or(found.map(|f| f.highest_epoch))
-                    .unwrap_or(0),
+                    .unwrap_or(slot.past_epoch),
                 windows: binding.map_or(Vec::new(), |b| b.windows.clone()),
             }
         })

@@ -40,7 +40,7 @@ pub(super) struct Slot {
     pub(super) functions: Vec<Function, SLOT_FUNCTIONS>,
     /// The highest epoch of functions that were here before: epochs of a slot only grow, whatever
     /// is in it.
-    past_epoch: u32,
+    pub(super) past_epoch: u32,
     /// What the proxy itself sends to the device, but for its requests that are non-posted.
     pub(super) egress: TlpQueue,
     /// Those. The others do not wait behind one for which the device has no room.

@@ -172,6 +172,8 @@ fn the_epochs_of_a_slot_outlive_its_device() {
     world.ask_host(force(1)).unwrap();
     world.boxes.device_removed(world.now, slot(1));
     world.run(Duration::from_secs(3));
+    let entry = world.boxes.slot_entries().next().unwrap();
+    assert_eq!((entry.valid, entry.epoch), (false, key(1).epoch.bits()), "of the empty slot, too");
     world.device = Registers::new();
     world.insert();
     world.introduce();

@@ -252,9 +252,14 @@ impl Binding {
 
     /// It is over for good: nothing of it may come any more.
     pub(crate) fn close(&mut self) {
+        self.close_down();
+        self.up.close();
+    }
+
+    /// It is over, but its host may still take what the device had sent before.
+    pub(crate) fn close_down(&mut self) {
         self.end();
         self.down.close();
-        self.up.close();
     }
 
     /// A request ended with a cause, but without its answer: it and what answers it may come or

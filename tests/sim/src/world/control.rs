@@ -468,21 +468,32 @@ impl World {
     }
 
     /// The binding before this one is over for good: nothing of it may come any more. So are those
-    /// of its slot to other hosts.
+    /// of its slot to other hosts. One whose proxy stands still may still take what the device had
+    /// sent it before, since it has not been told, and nothing else.
     fn replaced(&mut self, before: Option<usize>, now: usize) -> Verdict {
         let Binding { host, at_box, slot, .. } = *self.bindings.get(now);
         for other in (0..self.hosts.len()).filter(|other| *other != host) {
             for port in 0..self.hosts[other].ports.len() {
                 let Some(index) = self.hosts[other].ports[port] else { continue };
                 let binding = self.bindings.get(index);
-                if (binding.at_box, binding.slot) == (at_box, slot) {
-                    binding.close();
-                    self.hosts[other].ports[port] = None;
+                if (binding.at_box, binding.slot) != (at_box, slot) {
+                    continue;
                 }
+                if self.lives[other].frozen.is_some() {
+                    binding.close_down();
+                    continue;
+                }
+                binding.close();
+                self.hosts[other].ports[port] = None;
             }
         }
         if let Some(before) = before.filter(|before| *before != now) {
-            self.bindings.get(before).close();
+            let before = self.bindings.get(before);
+            if self.lives[before.host].frozen.is_some() {
+                before.close_down();
+            } else {
+                before.close();
+            }
         }
         Ok(())
     }

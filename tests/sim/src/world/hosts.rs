@@ -355,10 +355,11 @@ impl World {
                 let (since, at_box) = (asked.since, binding.at_box);
                 let slots = &boxes[at_box].slots;
                 let SlotNode { spells, .. } = &slots[binding.slot];
-                doubtful = spells.lies(since, now);
-                // All functions are asked under the tags of their slot.
-                let of_slot = slots[all_of(binding.slot)].iter().map(|slot| &slot.tags);
-                let no_tags = Tags::may_all_have_been_gone(of_slot, since, now)
+                // All functions are asked under the tags of their slot: each can answer for others.
+                let of_slot = &slots[all_of(binding.slot)];
+                doubtful = of_slot.iter().any(|slot| slot.spells.lies(since, now));
+                let tags = of_slot.iter().map(|slot| &slot.tags);
+                let no_tags = Tags::may_all_have_been_gone(tags, since, now)
                     || spells.gives_up(since, *patience);
                 let silence = || {
                     kept || spells.within(since, now)
