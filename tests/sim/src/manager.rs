@@ -287,6 +287,18 @@ impl Managed {
         orders
     }
 
+    /// How many nodes have their numbers.
+    #[cfg(test)]
+    pub(crate) fn known_nodes(&self) -> usize {
+        self.current.as_ref().map_or(0, |life| life.manager.records.snapshot().nodes().len())
+    }
+
+    /// How often it has written into its records in this life.
+    #[cfg(test)]
+    pub(crate) fn writes(&self) -> u64 {
+        self.current.as_ref().map_or(0, |life| life.store.stored().commits)
+    }
+
     /// What the operator asks for.
     fn wish(&mut self, now: Instant) {
         let Some(life) = &self.current else { return };

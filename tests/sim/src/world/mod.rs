@@ -18,6 +18,8 @@ mod standing;
 mod tables;
 mod terms;
 #[cfg(test)]
+mod crashes;
+#[cfg(test)]
 mod tests;
 
 use crate::clock::{Agenda, OwnClock};
