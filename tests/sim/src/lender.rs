@@ -62,7 +62,7 @@ impl Lender {
     }
 
     /// So many paths between a host and a box are left. The manager's own code has what its proxies
-    /// tell it.
+    /// tell it; no profile asks that of it.
     pub(crate) fn set_paths(&mut self, host: usize, at_box: usize, count: usize) {
         match self {
             Self::Director(director) => director.set_paths(host, at_box, count),

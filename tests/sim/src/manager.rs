@@ -6,16 +6,16 @@
 //! roam, for the next host when the slot was released.
 
 mod life;
+mod operator;
 
 use crate::director::{Order, Terms};
 use life::{Heard, Life, MemoryStore};
+use operator::Wish;
 use manager::config::Settings;
-use manager::operations::{self, ReleaseMode, ReleaseTarget};
-use manager::planner::PlanRequest;
 use manager::records::next_generation;
-use manager::types::{Desired, DeviceState, EventKind, NodeName, Phase, SlotAddress};
+use manager::types::{Desired, EventKind, NodeName, Phase, Place, SlotAddress};
 use proxy_core::control::{
-    CONTROL_VERSION, FromProxy, Hello, OperationId, PathAddress, Request, RoleKind, Term, ToProxy,
+    CONTROL_VERSION, FromProxy, Hello, OperationId, PathAddress, RoleKind, Term, ToProxy,
 };
 use proxy_core::time::Instant;
 use std::collections::BTreeSet;
@@ -23,30 +23,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the operator waits before it asks again for what it did not get.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a manager that crashed stays away.
 const AWAY: Duration = Duration::from_millis(200);
 /// How long a host without a root complex keeps what it has. No host here is without one for
 /// longer than a moment, so nothing is ever taken back for that.
 const GRACE: Duration = Duration::from_millis(100);
-/// How long an operating system has to let go.
-const ORDERLY_MS: u32 = 2_000;
-
 /// In the number of a request: it comes from the manager before the one that is in charge, over the
 /// connection that it has still, and so does the answer go.
 const STALE: u64 = 1 << 62;
-
-/// One slot for one host.
-struct Wish {
-    host: usize,
-    slot: SlotAddress,
-    /// The operator has taken it back since it was lent.
-    released: bool,
-    not_before: Instant,
-    /// How often it was asked for: each time on other terms.
-    asked: u32,
-}
 
 /// The manager, the one before it that has not noticed yet, and the operator.
 pub(crate) struct Managed {
@@ -58,6 +42,9 @@ pub(crate) struct Managed {
     left: Arc<MemoryStore>,
     back_at: Option<Instant>,
     wishes: Vec<Wish>,
+    /// What the operator works on.
+    at_work: Vec<Place>,
+    looked_at_holds: Instant,
     /// Whether a slot that was released is lent to the next host.
     roams: bool,
     terms: Terms,
@@ -119,13 +106,9 @@ impl Managed {
         (paths, frame): (usize, usize),
         terms: Terms,
     ) -> Self {
-        let wish = |&(host, _, at_box, slot): &(usize, usize, usize, usize)| Wish {
-            host,
-            slot: SlotAddress::new(name(hosts, hosts + at_box), crate::director::slot_id(slot))
-                .expect("a slot"),
-            released: false,
-            not_before: Instant::ZERO,
-            asked: 0,
+        let wish = |&(host, _, at_box, slot): &(usize, usize, usize, usize)| {
+            let slot = SlotAddress::new(name(hosts, hosts + at_box), crate::director::slot_id(slot));
+            Wish::new(host, slot.expect("a slot"))
         };
         let store = Arc::new(MemoryStore::default());
         let settings = Settings { host_grace: Some(GRACE), ..Settings::default() };
@@ -136,6 +119,8 @@ impl Managed {
             left: store,
             back_at: None,
             wishes: lendings.iter().map(wish).collect(),
+            at_work: Vec::new(),
+            looked_at_holds: now,
             roams: false,
             terms,
             settings,
@@ -254,7 +239,7 @@ impl Managed {
             self.back_at = None;
             self.current = Some(Life::new(now, self.left.clone(), &self.settings));
         }
-        self.wish(now);
+        self.operate(now);
         let mut orders = Vec::new();
         let Self { current, stale, closed, moved, .. } = self;
         for (node, heard) in current.iter().flat_map(|life| life.run_until(now)).collect::<Vec<_>>()
@@ -299,75 +284,6 @@ impl Managed {
         self.current.as_ref().map_or(0, |life| life.store.stored().commits)
     }
 
-    /// What the operator asks for.
-    fn wish(&mut self, now: Instant) {
-        let Some(life) = &self.current else { return };
-        let tables = life.manager.records.snapshot();
-        for wish in self.wishes.iter_mut().filter(|wish| wish.not_before <= now) {
-            let mut functions = tables.devices_of(wish.slot.box_name());
-            let quarantined = functions.any(|device| {
-                device.address.slot == wish.slot && device.state == DeviceState::Quarantined
-            });
-            let manager = life.manager.clone();
-            if quarantined {
-                wish.not_before = now + ASK_AGAIN * 10;
-                if let Some(session) = manager.registry.ready(wish.slot.box_name()) {
-                    let (slot, bound) = (wish.slot.slot(), self.settings.unbind_bound);
-                    life.runtime.spawn(async move {
-                        let _ = session.request(Request::Recover(slot), bound).await;
-                        session.sync.notify_one();
-                    });
-                }
-            } else if tables.binding_at_slot(&wish.slot).is_none() {
-                wish.not_before = now + ASK_AGAIN;
-                if std::mem::take(&mut wish.released) && self.roams {
-                    wish.host = (wish.host + 1) % self.hosts;
-                }
-                let mut request = PlanRequest::for_host(name(self.hosts, wish.host));
-                request.wishes.box_name = Some(wish.slot.box_name().clone());
-                request.slot = Some(wish.slot.slot());
-                let at_box = number(wish.slot.box_name());
-                request.link =
-                    self.terms.wished(at_box, usize::from(wish.slot.slot().get()), wish.asked);
-                wish.asked += 1;
-                life.runtime.spawn(async move {
-                    let asked = manager.records.change(|txn| {
-                        operations::allocate(
-                            txn,
-                            &manager.registry,
-                            &request,
-                            // Not every operating system here enables what it has in time.
-                            operations::Terms { keep_unenumerated: true, ..Default::default() },
-                            None,
-                        )
-                    });
-                    let _ = asked.await;
-                });
-            }
-        }
-    }
-
-    /// The operator takes a slot back.
-    pub(crate) fn release(&mut self, at_box: usize, slot: usize, force: bool) {
-        let Some(life) = &self.current else { return };
-        let slot =
-            SlotAddress::new(name(self.hosts, self.hosts + at_box), crate::director::slot_id(slot));
-        let tables = life.manager.records.snapshot();
-        let Some(binding) = slot.ok().and_then(|s| tables.binding_at_slot(&s)) else { return };
-        let id = binding.id;
-        let of_slot = |wish: &&mut Wish| wish.slot == binding.slot;
-        self.wishes.iter_mut().filter(of_slot).for_each(|wish| wish.released = true);
-        let mode =
-            if force { ReleaseMode::Force } else { ReleaseMode::Orderly { within_ms: ORDERLY_MS } };
-        let manager = life.manager.clone();
-        life.runtime.spawn(async move {
-            let asked = manager
-                .records
-                .change(|txn| operations::release(txn, ReleaseTarget::Binding(id), mode, None));
-            let _ = asked.await;
-        });
-    }
-
     /// Whether every wish is granted and nothing is under way.
     pub(crate) fn is_settled(&self) -> bool {
         self.unsettled().is_empty()
@@ -385,7 +301,8 @@ impl Managed {
                 }
                 Some(b) => b.operation.map(|operation| format!("{}: {operation}", wish.slot)),
             });
-        waits.collect::<Vec<_>>().join(", ")
+        let held = tables.holds().keys().map(|place| format!("{place} is held back"));
+        waits.chain(held).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether it took devices back from a host for having no root complex.

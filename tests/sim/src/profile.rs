@@ -52,6 +52,9 @@ pub(crate) struct Fabric {
     /// Whether a slot that was released is lent to the next host.
     #[serde(default)]
     pub(crate) roams: bool,
+    /// Slots that are lent to nobody at first: what replaces others.
+    #[serde(default)]
+    pub(crate) spare: usize,
     /// Planes of the network.
     #[serde(default = "one")]
     pub(crate) paths: usize,
@@ -360,6 +363,14 @@ pub(crate) enum Kind {
     Release,
     /// A binding is released by force, and made again.
     ForcedRelease,
+    /// The manager replaces a device by another one, which the host gets in its place; there have to be
+    /// some that are not lent ([`Fabric::spare`]).
+    Replace,
+    /// The manager empties a slot, a box, a host or a path: by releasing what is lent there, or by
+    /// replacing it. When it is over, that can be used again.
+    Drain,
+    /// What the manager was asked for last is called back.
+    CallBack,
 }
 
 macro_rules! built_in {
@@ -388,6 +399,7 @@ built_in![
     "peers",
     "functions",
     "lending",
+    "operator",
     "storm",
     "day",
     "bench"

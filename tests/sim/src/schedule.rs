@@ -21,6 +21,16 @@ pub(crate) struct Entry {
     pub(crate) act: Act,
 }
 
+/// What the manager can be asked to empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Site {
+    Slot { at_box: usize, slot: usize },
+    Box { at_box: usize },
+    Host { host: usize },
+    Path { path: u8 },
+}
+
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -119,6 +129,19 @@ pub(crate) enum Act {
         slot: usize,
         force: bool,
     },
+    /// The manager replaces a device.
+    Replace {
+        at_box: usize,
+        slot: usize,
+        force: bool,
+    },
+    /// The manager empties something, as long as it lasts.
+    Drain {
+        site: Site,
+        replace: bool,
+    },
+    /// What the manager was asked for last is called back.
+    CallBack,
     /// At its n-th write from then on, which is made or not.
     ManagerCrash {
         writes: u64,
@@ -224,8 +247,18 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
         Act::DevicePulled { at_box, slot }
         | Act::Manner { at_box, slot, .. }
         | Act::Flood { at_box, slot, .. }
-        | Act::Release { at_box, slot, .. } => at_box < fabric.boxes && slot < fabric.slots,
-        Act::ManagerCrash { .. } | Act::ManagerTakeover | Act::ManagerSlow { .. } => true,
+        | Act::Release { at_box, slot, .. }
+        | Act::Replace { at_box, slot, .. } => at_box < fabric.boxes && slot < fabric.slots,
+        Act::Drain { site, .. } => match site {
+            Site::Slot { at_box, slot } => at_box < fabric.boxes && slot < fabric.slots,
+            Site::Box { at_box } => at_box < fabric.boxes,
+            Site::Host { host } => host < fabric.hosts,
+            Site::Path { path } => is_path(path),
+        },
+        Act::CallBack
+        | Act::ManagerCrash { .. }
+        | Act::ManagerTakeover
+        | Act::ManagerSlow { .. } => true,
     }
 }
 
@@ -289,6 +322,17 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::ManagerSlow => Act::ManagerSlow { by_us: late_us(random) },
         Kind::Release => Act::Release { at_box, slot, force: false },
         Kind::ForcedRelease => Act::Release { at_box, slot, force: true },
+        Kind::Replace => Act::Replace { at_box, slot, force: random.chance(300_000) },
+        Kind::CallBack => Act::CallBack,
+        Kind::Drain => {
+            let (site, may_replace) = match random.below(4) {
+                0 => (Site::Slot { at_box, slot }, true),
+                1 => (Site::Box { at_box }, true),
+                2 => (Site::Host { host }, false),
+                _ => (Site::Path { path }, false),
+            };
+            Act::Drain { site, replace: may_replace && random.chance(500_000) }
+        }
     }
 }
 

@@ -78,3 +78,9 @@ fn the_managers_own_code_lends_on_terms() {
     ];
     check("lending", &wanted);
 }
+
+#[test]
+fn the_operator_gets_what_it_asks_for() {
+    let wanted = [("devices replaced", 3), ("places emptied", 3), ("operations called back", 1)];
+    check("operator", &wanted);
+}

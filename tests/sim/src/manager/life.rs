@@ -114,6 +114,7 @@ impl Life {
             tokio::spawn(reconcile::driver::run(manager.clone()));
             tokio::spawn(operations::watchdog::run(manager.clone()));
             tokio::spawn(operations::grace::run(manager.clone()));
+            tokio::spawn(operations::drain::run(manager.clone()));
             let recorder = manager.clone();
             tokio::spawn(
                 async move { recorder.record_events(queues.events, &Notify::new()).await },

@@ -27,7 +27,7 @@ impl Profile {
         time(&self.time).context("in [time]")?;
         for (number, fault) in self.faults.iter().enumerate() {
             let FaultKind { kind, .. } = fault;
-            check_fault(fault)
+            check_fault(fault, self.fabric.manager)
                 .with_context(|| format!("in [[fault]] {} ({kind:?})", number + 1))?;
         }
         Ok(())
@@ -40,6 +40,7 @@ fn fabric(fabric: &Fabric) -> Result<()> {
     within("boxes", boxes, 1..=MAX_PEERS as u64)?;
     within("slots", slots, 1..=MAX_SLOTS as u64)?;
     within("drives", fabric.drives, 0..=slots as u64)?;
+    within("spare", fabric.spare, 0..=(boxes * slots - 1) as u64)?;
     within("functions", fabric.functions, 1..=FUNCTIONS as u64)?;
     pair("ready_ms", fabric.ready_ms, 0..=500)?;
     fabric.hold_ms.iter().try_for_each(|hold| within("hold_ms", *hold, 1..=10_000))?;
@@ -118,7 +119,21 @@ fn time(time: &Time) -> Result<()> {
     within("blink_ms", time.blink_ms, MS)
 }
 
-fn check_fault(fault: &FaultKind) -> Result<()> {
+fn check_fault(fault: &FaultKind, manager: bool) -> Result<()> {
+    let own = match fault.kind {
+        Kind::PathsChange => Some(false),
+        Kind::Replace
+        | Kind::Drain
+        | Kind::CallBack
+        | Kind::ManagerCrash
+        | Kind::ManagerTakeover => Some(true),
+        _ => None,
+    };
+    ensure!(
+        own.is_none_or(|own| own == manager),
+        "it is for fabrics with `manager = {}` only",
+        own.unwrap_or_default()
+    );
     pair("count", fault.count, MANY)?;
     pair("for_ms", fault.for_ms, MS)?;
     pair("late_ms", fault.late_ms, MS)?;

@@ -115,6 +115,7 @@ impl World {
             }
             Act::ManagerTakeover => self.take_over(entry.for_us),
             Act::Release { at_box, slot, force } => self.lender.release(at_box, slot, force),
+            Act::Replace { .. } | Act::Drain { .. } | Act::CallBack => self.ask_manager(entry.act),
             Act::Work { .. }
             | Act::ProxyCrash { .. }
             | Act::HostReboot { .. }
@@ -211,6 +212,17 @@ impl World {
         }
     }
 
+    /// What only the manager's own code can be asked for.
+    fn ask_manager(&mut self, act: Act) {
+        let Some(manager) = self.lender.manager() else { return };
+        match act {
+            Act::Replace { at_box, slot, force } => manager.replace(at_box, slot, force),
+            Act::Drain { site, replace } => manager.begin_work(site, replace),
+            Act::CallBack => manager.call_back(),
+            _ => unreachable!("proxies and devices do that"),
+        }
+    }
+
     /// An entry ends.
     pub(super) fn end(&mut self, index: usize) -> Verdict {
         let entry = self.schedule[index];
@@ -230,6 +242,11 @@ impl World {
             Act::MtuShrink { path, .. } => self.network.end(now, Cables::Plane { path }, entry.id),
             Act::SwitchReboot { path } => self.network.mend(now, Cables::Plane { path }),
             Act::ManagerSlow { .. } => self.post.slow.retain(|slow| slow.0 != entry.id),
+            Act::Drain { site, .. } => {
+                if let Some(manager) = self.lender.manager() {
+                    manager.end_work(site);
+                }
+            }
             Act::ManagerTakeover => {
                 if let Some(manager) = self.lender.manager() {
                     manager.end_stale();

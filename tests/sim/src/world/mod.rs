@@ -177,7 +177,8 @@ impl World {
     pub(crate) fn new(seed: u64, profile: &Profile, schedule: Vec<Entry>) -> Self {
         let fabric = &profile.fabric;
         let lendings = lendings(profile);
-        let ports = lendings.iter().map(|l| l.1 + 1).max().unwrap_or(1);
+        let spare = fabric.spare.min(1);
+        let ports = lendings.iter().map(|l| l.1 + 1 + spare).max().unwrap_or(1);
         let nodes = fabric.hosts + fabric.boxes;
         let agenda = Agenda::new();
         let lender = if fabric.manager {
@@ -279,7 +280,14 @@ impl World {
     /// How often what a profile may be for happened, by its name.
     pub(crate) fn what_happened(&self) -> BTreeMap<&'static str, u64> {
         let counts = self.wire.as_ref().map(|wire| wire.counts).unwrap_or_default();
+        let manager = match &self.lender {
+            Lender::Manager(manager) => manager.served(),
+            Lender::Director(_) => [0; 3],
+        };
         let all = [
+            ("devices replaced", manager[0]),
+            ("places emptied", manager[1]),
+            ("operations called back", manager[2]),
             ("limits reached", counts.limited),
             ("TLPs with a choice of paths", counts.chosen),
             ("TLPs beside their paths", counts.astray),
@@ -547,13 +555,14 @@ fn drives(fabric: &Fabric) -> Vec<(String, usize, Medium)> {
 }
 
 /// Which slot is for which port: host, port, box, slot. Round the hosts; where slots roam, each has
-/// a port of every host.
+/// a port of every host. The last ones are spare.
 fn lendings(profile: &Profile) -> Vec<(usize, usize, usize, usize)> {
     let fabric = &profile.fabric;
     let port = |n: usize| if fabric.roams { n } else { n / fabric.hosts };
     let slots = (0..fabric.boxes * fabric.slots).map(|n| (n / fabric.slots, n % fabric.slots));
     let lend = |(n, (at_box, slot))| (n % fabric.hosts, port(n), at_box, slot);
-    slots.enumerate().map(lend).collect()
+    let lent = fabric.boxes * fabric.slots - fabric.spare;
+    slots.enumerate().take(lent).map(lend).collect()
 }
 
 /// The links of a fabric's proxies.
