@@ -56,6 +56,9 @@ pub(crate) const HOST_ID: Bdf = Bdf::from_bits(1 << 3);
 pub(crate) enum Purpose {
     /// A write to the device behind a port.
     Posted { port: usize },
+    /// A message to everything below the switch, and one that ends there.
+    Broadcast,
+    Ends,
     /// A question of a port's driver, the one of that number, to its device or to another port's.
     Driver { port: usize, life: u32, to: usize, question: Question },
     /// A configuration access in a port's script: to the device, or to the switch. Of which start
@@ -79,7 +82,7 @@ impl Purpose {
         match self {
             Self::Posted { port } | Self::Driver { to: port, .. } => Some(*port),
             Self::Access { port, device, .. } => device.then_some(*port),
-            Self::Answer { .. } | Self::PassedOn { .. } => None,
+            Self::Answer { .. } | Self::PassedOn { .. } | Self::Broadcast | Self::Ends => None,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::egress::Egress;
 use crate::oracle::Verdict;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Completed;
-use crate::profile::Profile;
+use crate::profile::{Dress, Profile};
 use devices::{CLASS, DRIVE_CLASS, DRIVE_ID};
 use hotplug::Light;
 use proxy_core::limits::MAX_PAYLOAD_OFFERED;
@@ -140,6 +140,7 @@ pub(crate) struct Os {
     blink: Duration,
     /// What the profile says of payloads.
     payload: usize,
+    dress: Dress,
     drives: Drives,
     /// Functions of each model device.
     functions: usize,
@@ -198,6 +199,7 @@ impl Os {
             unsettled: Vec::new(),
             blink: Duration::from_millis(profile.time.blink_ms),
             payload: profile.work.payload,
+            dress: profile.work.dress,
             drives,
             functions: profile.fabric.functions,
             boots: 0,
