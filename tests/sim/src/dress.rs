@@ -4,9 +4,7 @@
 use crate::profile::Dress;
 use crate::random::{Drawer, Random};
 use tlp_codec::ids::Tag;
-use tlp_codec::tlp::{
-    ByteEnables, Kind, Packet, Prefix, Prefixes, Repr, TlpType, TphHint as Hint,
-};
+use tlp_codec::tlp::{ByteEnables, Kind, Packet, Prefix, Prefixes, Repr, TlpType, TphHint as Hint};
 
 /// End-to-end prefixes of one TLP (PCIe 5.0 section 2.2.10.2).
 const PREFIXES: u64 = 4;

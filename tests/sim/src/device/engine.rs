@@ -162,8 +162,15 @@ impl Model {
             self.engine.begun += 1;
             let number = self.engine.begun;
             let class = self.dresser.class();
-            let transfer =
-                Transfer { number, command, asked: 0, done: 0, class, outstanding: 0, wrong: false };
+            let transfer = Transfer {
+                number,
+                command,
+                asked: 0,
+                done: 0,
+                class,
+                outstanding: 0,
+                wrong: false,
+            };
             self.engine.transfers.push(transfer);
         }
         let mut at = 0;

@@ -88,6 +88,8 @@ pub(crate) enum Mark {
     /// What comes out nowhere: a write under the ID of a function that it does not have, a message
     /// that ends at the port.
     Nobodys,
+    /// Its INTx wire turns, which comes out as the switch's own.
+    Wire,
 }
 
 /// What one of a device's own requests is for.
@@ -121,7 +123,7 @@ impl End {
 
     /// A function-level reset: what was answered already still leaves.
     fn function_reset(&mut self) {
-        self.out.retain(|waiting| matches!(waiting.mark, Mark::Answers | Mark::Part));
+        self.out.retain(|waiting| matches!(waiting.mark, Mark::Answers | Mark::Part | Mark::Wire));
         self.requests.forget();
         self.requests.begin_anew();
     }

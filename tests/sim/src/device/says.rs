@@ -32,7 +32,9 @@ const DEASSERT: u8 = 4;
 impl Model {
     /// The driver wrote which message it is to send: its number, doublewords of data, and what is in it.
     pub(super) fn say(&mut self, told: &[u8]) {
-        let Some([saying, dwords, _, _, number @ ..]) = told.first_chunk::<8>().copied() else { return };
+        let Some([saying, dwords, _, _, number @ ..]) = told.first_chunk::<8>().copied() else {
+            return;
+        };
         let Some((routing, code)) = CODES.get(usize::from(saying)) else { return self.turn_wire() };
         let mark = if usize::from(saying) < COME { Mark::Own } else { Mark::Nobodys };
         let vendors = matches!(code, MsgCode::VendorDefined0 | MsgCode::VendorDefined1);
@@ -62,7 +64,8 @@ impl Model {
     /// INTx is asserted, or no longer, by the wire of the function's number.
     fn turn_wire(&mut self) {
         self.wire = !self.wire;
-        let code = MsgCode::AssertInta.byte() + self.function + if self.wire { 0 } else { DEASSERT };
+        let code =
+            MsgCode::AssertInta.byte() + self.function + if self.wire { 0 } else { DEASSERT };
         let mut repr = Repr::new(Kind::Message {
             routing: MsgRouting::Local,
             code: MsgCode::from_byte(code),
@@ -72,8 +75,8 @@ impl Model {
             data: &[],
         });
         self.dresser.message(&mut repr, 0);
-        // The switch has wires of its own; what they are at is looked at when all is at rest.
-        self.end.out.push(&repr, Mark::Nobodys);
+        // What the switch's wires are at is looked at when all is at rest.
+        self.end.out.push(&repr, Mark::Wire);
     }
 
     /// A function that is reset lets go of its wire (PCIe 5.0 section 6.6.2).

@@ -499,7 +499,7 @@ impl World {
                     }
                 }
                 // Nothing of it comes out anywhere.
-                Mark::Nobodys => {}
+                Mark::Nobodys | Mark::Wire => {}
                 Mark::Stray => {
                     if let Some(binding) = bound {
                         bindings.get(binding).sent_up(now, seen, STRAY, true);

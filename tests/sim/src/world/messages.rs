@@ -97,7 +97,9 @@ impl World {
         self.hosts.iter().enumerate().find_map(|(index, host)| {
             let mut said = 0;
             for (port, bound) in host.ports.iter().enumerate() {
-                let Some(binding) = bound.map(|bound| &self.bindings.all()[bound]) else { continue };
+                let Some(binding) = bound.map(|bound| &self.bindings.all()[bound]) else {
+                    continue;
+                };
                 let slot = &self.boxes[binding.at_box].slots[binding.slot];
                 if !binding.is_over() && slot.binding == *bound && slot.device.has_wire() {
                     said |= 1 << ((port / FUNCTIONS + port % FUNCTIONS) % usize::from(WIRES));

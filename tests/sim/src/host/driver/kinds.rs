@@ -43,7 +43,8 @@ impl ModelDriver {
             self.kinds.reading += 1;
             return self.ask_for_bytes(out, device::part(0) + from as u64, length, from);
         }
-        let length = if whole { AREA } else { random.between(1, self.payload.min(AREA) as u64) as usize };
+        let length =
+            if whole { AREA } else { random.between(1, self.payload.min(AREA) as u64) as usize };
         let from = random.below((AREA - length + 1) as u64) as usize;
         pattern::fill(random.next(), 0, &mut self.kinds.area[from..from + length]);
         let mut at = from;
@@ -135,7 +136,8 @@ impl ModelDriver {
             }
             _ => (MsgRouting::Local, MsgCode::VendorDefined1, Purpose::Ends),
         };
-        let length = random.below(2) as usize * random.below(LONGEST_MESSAGE as u64 / 4 + 1) as usize;
+        let length =
+            random.below(2) as usize * random.below(LONGEST_MESSAGE as u64 / 4 + 1) as usize;
         let number = self.next_number();
         let words = [number[0]; LONGEST_MESSAGE];
         let mut fields = [0; 8];
@@ -143,7 +145,8 @@ impl ModelDriver {
             &POWER_LIMIT
         } else {
             if routing == MsgRouting::ById {
-                fields[..2].copy_from_slice(&self.layout.device_id(first(self.port)).bits().to_be_bytes());
+                fields[..2]
+                    .copy_from_slice(&self.layout.device_id(first(self.port)).bits().to_be_bytes());
             }
             fields[2..4].copy_from_slice(&VENDOR);
             fields[4..].copy_from_slice(&number);
