@@ -233,6 +233,9 @@ pub(crate) struct Work {
     /// Bytes of one DMA, from and to; at most 4096.
     #[serde(default = "dma_bytes")]
     pub(crate) bytes: [u64; 2],
+    /// Whether operating systems have error messages come to them.
+    #[serde(default)]
+    pub(crate) errors: bool,
     /// What TLPs say beside what they do.
     #[serde(default)]
     pub(crate) dress: Dress,

@@ -78,3 +78,22 @@ fn the_managers_own_code_lends_on_terms() {
     ];
     check("lending", &wanted);
 }
+
+#[test]
+fn tlps_are_of_every_kind() {
+    let wanted = [
+        ("TLPs of a traffic class above 0", 2000),
+        ("TLPs with no snoop", 1000),
+        ("TLPs with steering hints", 1000),
+        ("TLPs with prefixes", 2000),
+        ("TLPs with a digest", 2000),
+        ("TLPs with a wrong digest", 500),
+        ("poisoned TLPs", 1000),
+        ("messages", 500),
+        ("turns of wires", 20),
+        ("reads of no bytes", 200),
+        ("writes and reads of many bytes of devices", 200),
+        ("swaps of devices", 200),
+    ];
+    check("kinds", &wanted);
+}

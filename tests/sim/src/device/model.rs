@@ -24,7 +24,7 @@ use crate::host::HOST_ID;
 use crate::host::memory::NOWHERE;
 use crate::oracle::Verdict;
 use crate::pattern;
-use crate::profile::Dress;
+use crate::profile::Work;
 use crate::random::{Drawer, Random, mix};
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
@@ -79,6 +79,8 @@ pub(crate) struct Model {
     pub(super) function: u8,
     /// Its INTx wire is asserted.
     pub(super) wire: bool,
+    /// Its error messages come to the root complex.
+    pub(super) errors: bool,
     pub(super) config: Config,
     cells: [u8; CELLS as usize * 4],
     area: [u8; PARTS * PART as usize],
@@ -106,13 +108,14 @@ impl Model {
         seed: u64,
         serial: u64,
         (function, functions): (usize, usize),
-        (ready_ms, dress): ([u64; 2], Dress),
+        (ready_ms, work): ([u64; 2], Work),
     ) -> Self {
         Self {
             end: End::new(),
             serial,
             function: function as u8,
             wire: false,
+            errors: work.errors,
             config: Config::new(serial, functions > 1, mix(seed ^ mix(serial)) & 1 != 0),
             cells: [0; CELLS as usize * 4],
             area: [0; PARTS * PART as usize],
@@ -126,7 +129,7 @@ impl Model {
             ready_ms,
             ready_at: Instant::ZERO,
             random: Random::stream(seed, Drawer::Answer, serial),
-            dresser: Dresser::new(dress, seed, serial << 4 | function as u64),
+            dresser: Dresser::new(work.dress, seed, serial << 4 | function as u64),
         }
     }
 

@@ -21,6 +21,8 @@ const CODES: [(MsgRouting, MsgCode); 9] = [
 ];
 /// Of those, the ones that come to the root complex.
 const COME: usize = 5;
+/// And those that come where error messages are enabled.
+const ERRORS: std::ops::Range<usize> = COME..COME + 2;
 /// As many as there are, and one more that turns the wire.
 pub(crate) const SAYINGS: u64 = CODES.len() as u64 + 1;
 /// Bytes of data at most; every device takes payloads so large.
@@ -36,7 +38,9 @@ impl Model {
             return;
         };
         let Some((routing, code)) = CODES.get(usize::from(saying)) else { return self.turn_wire() };
-        let mark = if usize::from(saying) < COME { Mark::Own } else { Mark::Nobodys };
+        let reports = self.errors && ERRORS.contains(&usize::from(saying));
+        let comes = reports || usize::from(saying) < COME;
+        let mark = if comes { Mark::Own } else { Mark::Nobodys };
         let vendors = matches!(code, MsgCode::VendorDefined0 | MsgCode::VendorDefined1);
         let mut fields = [0; 8];
         fields[4..].copy_from_slice(&number);

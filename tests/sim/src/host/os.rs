@@ -141,6 +141,8 @@ pub(crate) struct Os {
     /// What the profile says of payloads.
     payload: usize,
     dress: Dress,
+    /// Whether it has error messages come.
+    pub(crate) errors: bool,
     drives: Drives,
     /// Functions of each model device.
     functions: usize,
@@ -200,6 +202,7 @@ impl Os {
             blink: Duration::from_millis(profile.time.blink_ms),
             payload: profile.work.payload,
             dress: profile.work.dress,
+            errors: profile.work.errors,
             drives,
             functions: profile.fabric.functions,
             boots: 0,
@@ -211,6 +214,11 @@ impl Os {
             strays: 0,
             messages: 0,
         }
+    }
+
+    /// Of Bridge Control, with these bits beside: errors below come up.
+    fn bridge_control(&self, bits: u32) -> u32 {
+        bits | u32::from(self.errors) << 17
     }
 
     fn write(&mut self, port: usize, at: Bdf, register: u16, value: u32, enables: u8, then: Then) {

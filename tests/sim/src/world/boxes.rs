@@ -13,7 +13,7 @@ use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
-use crate::profile::{Dress, Profile};
+use crate::profile::{Profile, Work};
 use crate::random::Drawer;
 use crate::trace::What;
 use proxy_core::boxes::{BoxConfig, BoxRole};
@@ -75,7 +75,7 @@ impl SlotNode {
         seed: u64,
         serial: u64,
         of: (usize, usize),
-        says: ([u64; 2], Dress),
+        says: ([u64; 2], Work),
         drive: Option<&(String, usize, Medium)>,
     ) -> Self {
         let (function, functions) = of;
@@ -135,7 +135,7 @@ impl BoxNode {
             let drive = drives.get(slot / FUNCTIONS);
             let functions = if drive.is_some() { 1 } else { profile.fabric.functions };
             let of = (slot % FUNCTIONS, functions);
-            let says = (profile.fabric.ready_ms, profile.work.dress);
+            let says = (profile.fabric.ready_ms, profile.work);
             SlotNode::new(seed, serial, of, says, drive)
         };
         Self { role: None, slots: (0..profile.fabric.slots * FUNCTIONS).map(slot).collect() }

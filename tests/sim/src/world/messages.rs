@@ -31,8 +31,12 @@ impl Wires {
         self.asserted = 0;
     }
 
-    /// The switch says something of its own. Nobody has enabled anything else that it could say.
-    fn turn(&mut self, code: MsgCode, of_upstream: bool) -> Verdict {
+    /// The switch says something of its own: of its wires, or where that is enabled of an error. What
+    /// would be fatal does not happen here.
+    fn turn(&mut self, code: MsgCode, of_upstream: bool, errors: bool) -> Verdict {
+        if errors && matches!(code, MsgCode::ErrCor | MsgCode::ErrNonFatal) {
+            return Ok(());
+        }
         let first = MsgCode::AssertInta.byte();
         let Some(turn) = code.byte().checked_sub(first).filter(|t| *t < 2 * WIRES && of_upstream)
         else {
@@ -58,7 +62,8 @@ pub(super) fn at_root(
     os.messages += 1;
     let requester = packet.requester();
     let Some(port) = os.layout().port_of(requester) else {
-        return wires.turn(packet.message_code(), requester == os.layout().upstream());
+        let of_upstream = requester == os.layout().upstream();
+        return wires.turn(packet.message_code(), of_upstream, os.errors);
     };
     let Some(bound) = ports.get(port).copied().flatten() else {
         let name = port_name(port);
