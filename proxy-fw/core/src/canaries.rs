@@ -94,6 +94,18 @@ pub enum Canary {
     IgnoreTerm,
     /// One answer in eight is not given.
     SwallowAnswer,
+    /// A TLP's digest stays as it was where its tag or an ID is changed.
+    StaleDigest,
+    /// A completion that a proxy makes has traffic class 0.
+    ForgetClass,
+    /// A read's steering tag is taken for its byte enables.
+    IgnoreHints,
+    /// Switch: what is poisoned is dropped.
+    DropPoisoned,
+    /// Switch: a port whose link is down holds its INTx wires.
+    KeepWires,
+    /// Host: a message to all devices goes to the first one only.
+    TellFirst,
     /// A frame that is none is dropped without being counted.
     DropUncounted,
 }
@@ -101,7 +113,7 @@ pub enum Canary {
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 44] = [
+    pub const ALL: [Canary; 50] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -145,6 +157,12 @@ impl Canary {
         Self::FlrForAll,
         Self::IgnoreTerm,
         Self::SwallowAnswer,
+        Self::StaleDigest,
+        Self::ForgetClass,
+        Self::IgnoreHints,
+        Self::DropPoisoned,
+        Self::KeepWires,
+        Self::TellFirst,
         Self::DropUncounted,
     ];
 }

@@ -208,7 +208,9 @@ impl RequestInfo {
             locked: self.locked,
             data,
         });
-        repr.traffic_class = self.traffic_class;
+        if !planted(Canary::ForgetClass) {
+            repr.traffic_class = self.traffic_class;
+        }
         repr.attributes = self.attributes;
         repr.emit(buf)
     }
@@ -235,7 +237,7 @@ pub fn completions_at_most(request: &[u8]) -> usize {
 /// section 2.3.1.1, tables 2-43 and 2-44). A read of no bytes counts one.
 fn read_extent(request: &Packet<&[u8]>) -> (u8, u16) {
     let total = request.length_dw() * 4;
-    if request.has_hints() {
+    if request.has_hints() && !planted(Canary::IgnoreHints) {
         // The steering tag is in the byte enables' place; all bytes are enabled.
         return (0, total);
     }

@@ -1,5 +1,6 @@
 //! Changing a TLP on its way.
 
+use crate::canaries::{Canary, planted};
 use tlp_codec::tlp::Packet;
 
 /// Changes fields of a TLP and computes its digest anew, if it has one. A digest that was wrong
@@ -13,7 +14,7 @@ pub(crate) fn rewrite<T: AsRef<[u8]> + AsMut<[u8]>>(
     }
     let good = packet.digest_is_good();
     change(packet);
-    if good == Some(true) {
+    if good == Some(true) && !planted(Canary::StaleDigest) {
         packet.update_digest();
     }
 }

@@ -1,5 +1,6 @@
 //! TLPs that wait to be taken by a proxy, in the order in which PCIe lets them go.
 
+use crate::dress;
 use crate::random::Random;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
@@ -34,6 +35,7 @@ pub(crate) fn completion<'a>(
         data,
     });
     repr.attributes = asked.attributes();
+    repr.traffic_class = asked.traffic_class();
     repr
 }
 
@@ -55,7 +57,7 @@ pub(crate) fn pieces(
     (payload, boundary): (usize, usize),
     random: &mut Random,
 ) -> Vec<Piece> {
-    let enables = asked.byte_enables();
+    let enables = dress::enables(asked);
     let mut left = enables.byte_count(asked.length_dw());
     let mut lower = enables.lower_address(asked.address());
     let mut pieces = Vec::new();
@@ -97,13 +99,14 @@ impl<M> Egress<M> {
         self.queue.len()
     }
 
-    /// Writes a TLP and puts it behind the others.
+    /// Writes a TLP and puts it behind the others; a digest as [`dress::finish`] does.
     pub(crate) fn push(&mut self, repr: &Repr<'_>, mark: M) {
         let class = repr.tlp_type().class().expect("only TLPs of known kinds are made here");
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.resize(repr.buffer_len(), 0);
         let length = repr.emit(&mut bytes).expect("the models make only TLPs that can be written");
         bytes.truncate(length);
+        dress::finish(&mut bytes);
         self.queue.push_back(Waiting { class, bytes, mark });
     }
 

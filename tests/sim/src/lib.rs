@@ -23,6 +23,7 @@ pub mod run;
 mod clock;
 mod device;
 mod director;
+mod dress;
 mod egress;
 mod host;
 mod lender;

@@ -185,6 +185,24 @@ pub(crate) struct Work {
     pub(crate) peer_reads: u32,
     #[serde(default)]
     pub(crate) peer_atomics: u32,
+    /// Transfers to the host that end with a read of no bytes.
+    #[serde(default)]
+    pub(crate) dma_flushes: u32,
+    /// Swaps, compares and swaps, and additions of 4 bytes in host memory.
+    #[serde(default)]
+    pub(crate) dma_swaps: u32,
+    /// Writes of up to the largest payload in device memory, and reads of up to 2 KB; nothing where
+    /// devices ask each other.
+    #[serde(default)]
+    pub(crate) wide: u32,
+    /// Reads of no bytes of devices.
+    #[serde(default)]
+    pub(crate) empty_reads: u32,
+    /// Messages of devices, and to them.
+    #[serde(default)]
+    pub(crate) messages: u32,
+    #[serde(default)]
+    pub(crate) host_messages: u32,
     /// Reads of configuration space.
     #[serde(default)]
     pub(crate) configuration: u32,
@@ -218,6 +236,30 @@ pub(crate) struct Work {
     /// Bytes of one DMA, from and to; at most 4096.
     #[serde(default = "dma_bytes")]
     pub(crate) bytes: [u64; 2],
+    /// Whether operating systems have error messages come to them.
+    #[serde(default)]
+    pub(crate) errors: bool,
+    /// What TLPs say beside what they do.
+    #[serde(default)]
+    pub(crate) dress: Dress,
+}
+
+/// What TLPs of model devices, their drivers and root complexes say beside what they do, each by its
+/// chance in a million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Dress {
+    /// A traffic class above 0: of a transfer, or of all that a driver asks.
+    pub(crate) classes_ppm: u32,
+    pub(crate) no_snoop_ppm: u32,
+    /// Steering hints (TH), of reads, writes and atomics.
+    pub(crate) hints_ppm: u32,
+    /// End-to-end prefixes, one to four.
+    pub(crate) prefixes_ppm: u32,
+    /// A digest (ECRC); one in four is wrong.
+    pub(crate) digests_ppm: u32,
+    /// Writes and completions with data are poisoned.
+    pub(crate) poison_ppm: u32,
 }
 
 impl Work {
@@ -400,6 +442,7 @@ built_in![
     "functions",
     "lending",
     "operator",
+    "kinds",
     "storm",
     "day",
     "bench"

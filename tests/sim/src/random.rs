@@ -57,6 +57,7 @@ pub(crate) enum Drawer {
     Layout,
     Hold,
     Access,
+    Dress,
 }
 
 impl Random {

@@ -45,6 +45,9 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::SkipReset => ("nodes", 10),
         Canary::IgnoreTerm => ("manager", 100),
         Canary::SwallowAnswer => ("manager", 4),
+        Canary::StaleDigest | Canary::IgnoreHints | Canary::DropPoisoned => ("kinds", 4),
+        Canary::ForgetClass | Canary::KeepWires => ("kinds", 20),
+        Canary::TellFirst => ("kinds", 4),
         Canary::DropUncounted => ("memory", 4),
     }
 }

@@ -84,3 +84,22 @@ fn the_operator_gets_what_it_asks_for() {
     let wanted = [("devices replaced", 3), ("places emptied", 3), ("operations called back", 1)];
     check("operator", &wanted);
 }
+
+#[test]
+fn tlps_are_of_every_kind() {
+    let wanted = [
+        ("TLPs of a traffic class above 0", 2000),
+        ("TLPs with no snoop", 1000),
+        ("TLPs with steering hints", 1000),
+        ("TLPs with prefixes", 2000),
+        ("TLPs with a digest", 2000),
+        ("TLPs with a wrong digest", 500),
+        ("poisoned TLPs", 1000),
+        ("messages", 500),
+        ("turns of wires", 20),
+        ("reads of no bytes", 200),
+        ("writes and reads of many bytes of devices", 200),
+        ("swaps of devices", 200),
+    ];
+    check("kinds", &wanted);
+}

@@ -5,6 +5,7 @@
 //! two hot resets that both wait are one. TLPs for the device wait until all of it is sent.
 
 use super::{HostRole, hold::Hold};
+use crate::canaries::{Canary, planted};
 use crate::limits::TLP_BUFFER;
 use crate::link::{SendError, TlpMeta};
 use crate::queue::TlpQueue;
@@ -161,6 +162,9 @@ impl HostRole {
             }
             self.with_pending |= 1 << port.get();
             self.send_pending(now, port);
+            if planted(Canary::TellFirst) {
+                return;
+            }
         }
     }
 

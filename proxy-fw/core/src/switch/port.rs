@@ -6,6 +6,7 @@ use super::events::{Notice, Notices};
 use super::hotplug::Motion;
 use super::placeholder::PlaceholderFunction;
 use super::settings::SwitchConfig;
+use crate::canaries::{Canary, planted};
 use crate::config_space::lanes;
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
@@ -198,7 +199,7 @@ impl DownstreamPort {
             self.bridge.config.put(express::LINK_CONTROL, express::LINK_ACTIVE, state);
             self.bridge.config.set(slot::CONTROL, slot::LINK_STATE_CHANGED);
         }
-        if !up {
+        if !up && !planted(Canary::KeepWires) {
             // A link that is down holds no wire (PCIe 5.0 section 2.2.8.1).
             self.wires = 0;
         }

@@ -71,6 +71,9 @@ impl VirtualSwitch {
         }
         self.check_source(port, packet)?;
         if packet.is_poisoned() {
+            if planted(Canary::DropPoisoned) {
+                return Ok(Verdict::Consumed);
+            }
             self.poisoned_upstream(port, packet);
         }
         match packet.tlp_type() {

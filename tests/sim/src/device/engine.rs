@@ -45,6 +45,11 @@ pub(crate) struct Command {
     pub(crate) relaxed: bool,
     /// ID-based ordering, of the interrupt, too: it is of the same requester as the data.
     pub(crate) by_id: bool,
+    /// Of what is written a read of no bytes says that it is there, and nothing else does.
+    pub(crate) flushes: bool,
+    /// Which atomic it is, and whether of 4 bytes and not 8; each leaves one more than it found.
+    pub(crate) op: AtomicOp,
+    pub(crate) narrow: bool,
     pub(crate) address: u64,
     /// Bytes, or how many times.
     pub(crate) length: u32,
@@ -57,7 +62,11 @@ impl Command {
     pub(crate) fn emit(&self) -> [u8; COMMAND] {
         let mut bytes = [0; COMMAND];
         bytes[0] = self.job as u8;
-        bytes[1] = u8::from(self.relaxed) | u8::from(self.by_id) << 1;
+        bytes[1] = u8::from(self.relaxed)
+            | u8::from(self.by_id) << 1
+            | u8::from(self.flushes) << 2
+            | u8::from(self.narrow) << 3;
+        bytes[2] = self.op as u8;
         bytes[4..8].copy_from_slice(&self.length.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.address.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.seed.to_le_bytes());
@@ -83,6 +92,9 @@ impl Command {
             job,
             relaxed: bytes[1] & 1 != 0,
             by_id: bytes[1] & 2 != 0,
+            flushes: bytes[1] & 4 != 0,
+            op: [AtomicOp::FetchAdd, AtomicOp::Swap, AtomicOp::Cas][usize::from(bytes[2] % 3)],
+            narrow: bytes[1] & 8 != 0,
             address: word(8),
             length: (word(0) >> 32) as u32,
             seed: word(16),
@@ -99,6 +111,8 @@ struct Transfer {
     /// Bytes or additions that were asked for, and that are done.
     asked: u32,
     done: u32,
+    /// Of all its TLPs.
+    class: u8,
     outstanding: usize,
     /// Another device's memory did not hold what was expected.
     wrong: bool,
@@ -147,8 +161,16 @@ impl Model {
         {
             self.engine.begun += 1;
             let number = self.engine.begun;
-            let transfer =
-                Transfer { number, command, asked: 0, done: 0, outstanding: 0, wrong: false };
+            let class = self.dresser.class();
+            let transfer = Transfer {
+                number,
+                command,
+                asked: 0,
+                done: 0,
+                class,
+                outstanding: 0,
+                wrong: false,
+            };
             self.engine.transfers.push(transfer);
         }
         let mut at = 0;
@@ -156,10 +178,12 @@ impl Model {
             let mut transfer = self.engine.transfers[at];
             self.go_on(&mut transfer);
             self.engine.transfers[at] = transfer;
-            if transfer.done >= transfer.command.length {
+            let flushing = transfer.command.flushes && transfer.outstanding > 0;
+            if transfer.done >= transfer.command.length && !flushing {
                 let Command { interrupt: (address, message), .. } = transfer.command;
                 let message = message | if transfer.wrong { WRONG } else { 0 };
-                self.interrupt(Command { interrupt: (address, message), ..transfer.command });
+                let command = Command { interrupt: (address, message), ..transfer.command };
+                self.interrupt(command, transfer.class);
                 self.engine.transfers.remove(at);
             } else {
                 at += 1;
@@ -170,7 +194,13 @@ impl Model {
 
     fn go_on(&mut self, transfer: &mut Transfer) {
         match transfer.command.job {
-            Job::Write => self.write_all(transfer),
+            Job::Write if transfer.done == 0 => {
+                self.write_all(transfer);
+                if transfer.command.flushes {
+                    self.flush(transfer);
+                }
+            }
+            Job::Write => {}
             Job::Read => {
                 while transfer.asked < transfer.command.length && transfer.outstanding < READS {
                     self.read_next(transfer);
@@ -215,6 +245,7 @@ impl Model {
             };
             let mut repr = Repr::new(kind);
             repr.attributes = transfer.command.attributes();
+            self.dresser.request(&mut repr, transfer.class);
             self.end.out.push(&repr, Mark::Own);
             transfer.asked += length as u32;
             transfer.done += length as u32;
@@ -237,33 +268,70 @@ impl Model {
         };
         let mut repr = Repr::new(kind);
         repr.attributes = transfer.command.attributes();
+        self.dresser.request(&mut repr, transfer.class);
         let part = Part { transfer: transfer.number, at: transfer.asked };
         self.end.out.push(&repr, Mark::Asks(part));
         transfer.asked += length as u32;
         transfer.outstanding += 1;
     }
 
+    /// A read of no bytes, which passes nothing that is posted, and so is not answered before that is
+    /// there (PCIe 5.0 section 2.2.5).
+    fn flush(&mut self, transfer: &mut Transfer) {
+        let kind = Kind::MemRead {
+            requester: Bdf::from_bits(self.id),
+            tag: Tag::new(0).expect("a tag"),
+            address: transfer.command.address & !3,
+            length_dw: 1,
+            enables: ByteEnables { first: 0, last: 0 },
+            hint: None,
+            locked: false,
+        };
+        let mut repr = Repr::new(kind);
+        repr.attributes = transfer.command.attributes();
+        self.dresser.request(&mut repr, transfer.class);
+        let part = Part { transfer: transfer.number, at: transfer.asked };
+        self.end.out.push(&repr, Mark::Asks(part));
+        transfer.outstanding += 1;
+    }
+
     fn add(&mut self, transfer: &mut Transfer) {
         let tag = Tag::new(0).expect("a tag");
+        let Command { op, narrow, seed, .. } = transfer.command;
+        let found = seed + u64::from(transfer.asked);
+        let operands = match op {
+            AtomicOp::FetchAdd => [1, 0],
+            AtomicOp::Swap => [found + 1, 0],
+            AtomicOp::Cas => [found, found + 1],
+        };
+        let width = if narrow { 4 } else { 8 };
+        let count = if op == AtomicOp::Cas { 2 } else { 1 };
+        let mut data = [0; 16];
+        for (place, operand) in data.chunks_exact_mut(width).zip(&operands[..count]) {
+            place.copy_from_slice(&operand.to_le_bytes()[..width]);
+        }
         let kind = Kind::Atomic {
-            op: AtomicOp::FetchAdd,
+            op,
             requester: Bdf::from_bits(self.id),
             tag,
             address: transfer.command.address,
             hint: None,
-            data: &1_u64.to_le_bytes(),
+            data: &data[..width * count],
         };
         let part = Part { transfer: transfer.number, at: transfer.asked };
         let mut repr = Repr::new(kind);
         repr.attributes.id_based_ordering = transfer.command.by_id;
+        self.dresser.request(&mut repr, transfer.class);
         self.end.out.push(&repr, Mark::Asks(part));
         transfer.asked += 1;
         transfer.outstanding += 1;
     }
 
-    /// The interrupt, which may not pass the data: a posted write without relaxed ordering.
-    fn interrupt(&mut self, command: Command) {
+    /// The interrupt, which may not pass the data: a posted write without relaxed ordering, or of what
+    /// was flushed with it.
+    fn interrupt(&mut self, command: Command, class: u8) {
         let (address, message) = command.interrupt;
+        let flushed = command.flushes && message & FAILED == 0;
         let kind = Kind::MemWrite {
             requester: Bdf::from_bits(self.id),
             tag: Tag::new(0).expect("a tag"),
@@ -274,6 +342,8 @@ impl Model {
         };
         let mut repr = Repr::new(kind);
         repr.attributes.id_based_ordering = command.by_id;
+        repr.attributes.relaxed_ordering = flushed;
+        self.dresser.plain(&mut repr, class);
         self.end.out.push(&repr, Mark::Own);
     }
 
@@ -282,11 +352,12 @@ impl Model {
         let Part { transfer, at } = done.asked.purpose.part;
         let place = self.engine.transfers.iter().position(|t| t.number == transfer);
         let Some(place) = place else { return Ok(()) };
-        let command = self.engine.transfers[place].command;
+        let Transfer { command, class, .. } = self.engine.transfers[place];
         if done.status != CplStatus::Success {
             self.engine.transfers.remove(place);
             let (address, message) = command.interrupt;
-            self.interrupt(Command { interrupt: (address, message | FAILED), ..command });
+            let interrupt = (address, message | FAILED);
+            self.interrupt(Command { interrupt, ..command }, class);
             return Ok(());
         }
         let of_peer = is_registers(command.address);
@@ -312,12 +383,12 @@ impl Model {
                 going.done += data.len() as u32;
             }
             Job::Add => {
-                let old = u64::from_le_bytes(payload.try_into().expect("eight were asked for"));
+                let old = payload.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
                 let wrong = old != command.seed + u64::from(at);
                 going.wrong |= wrong && of_peer;
                 if wrong && !of_peer {
                     let what = format!(
-                        "a device's FetchAdd number {at} found {old}, not {}",
+                        "a device's atomic number {at} found {old}, not {}",
                         command.seed + u64::from(at)
                     );
                     return Err(Violation::new(3, what));

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `model`, `config`, `engine` | the model device: registers with side effects, a DMA engine |
+//! | `says` | its messages |
 //! | `atomics` | what an atomic operation does |
 //! | `wrong` | the ways in which its answers can be wrong |
 //! | `drive` | the NVMe controller of the box proxy's own device models, over memory |
@@ -12,6 +13,7 @@ mod config;
 mod drive;
 mod engine;
 mod model;
+mod says;
 mod wrong;
 
 pub(crate) use atomics::atomic;
@@ -20,8 +22,9 @@ pub(crate) use drive::{CAPACITY, Drive, Medium};
 pub(crate) use engine::{Command, FAILED, Job, Part, WRONG};
 pub(crate) use model::{
     BLOCK, BLOCK_SEED, COMMANDS, COMPARED, COUNTER, DOORBELL, Model, NARROW, PART, PARTS, RUNG,
-    SWAP, block_seed, part,
+    SAY, SWAP, block_seed, part,
 };
+pub(crate) use says::{LONGEST as LONGEST_MESSAGE, SAYINGS};
 pub(crate) use wrong::Wrong;
 
 use crate::egress::Egress;
@@ -82,8 +85,11 @@ pub(crate) enum Mark {
     Lie { asked_under: u16 },
     /// A write that nobody told it to do, to where nobody has memory.
     Stray,
-    /// A write under the ID of a function that it does not have.
+    /// What comes out nowhere: a write under the ID of a function that it does not have, a message
+    /// that ends at the port.
     Nobodys,
+    /// Its INTx wire turns, which comes out as the switch's own.
+    Wire,
 }
 
 /// What one of a device's own requests is for.
@@ -117,7 +123,7 @@ impl End {
 
     /// A function-level reset: what was answered already still leaves.
     fn function_reset(&mut self) {
-        self.out.retain(|waiting| matches!(waiting.mark, Mark::Answers | Mark::Part));
+        self.out.retain(|waiting| matches!(waiting.mark, Mark::Answers | Mark::Part | Mark::Wire));
         self.requests.forget();
         self.requests.begin_anew();
     }
@@ -180,6 +186,11 @@ impl Device {
             Self::Model(model) => model.wake(now),
             Self::Drive(drive) => drive.wake(now),
         }
+    }
+
+    /// Whether it asserts its INTx wire.
+    pub(crate) fn has_wire(&self) -> bool {
+        matches!(self, Self::Model(model) if model.wire)
     }
 
     /// A TLP from its proxy. Whether it was reset by it.

@@ -10,6 +10,7 @@
 //! | 0x118 | for swaps, 4 bytes |
 //! | 0x120 | for compare and swap, 8 bytes |
 //! | 0x128 | what the block holds is made from this |
+//! | 0x12c | which message it is to send |
 //! | 0x200 | commands of the DMA engine |
 //! | 0x300 – 0x3ff | a block of bytes that is only read |
 //! | 0x800 – 0xfff | memory for other devices, a part for each port of the host |
@@ -17,11 +18,13 @@
 use super::config::{Config, Written};
 use super::engine::Engine;
 use super::{End, Manner, Mark, Part, WAITING, atomic};
+use crate::dress::{self, Dresser};
 use crate::egress::{Egress, Piece, completion, pieces};
 use crate::host::HOST_ID;
 use crate::host::memory::NOWHERE;
 use crate::oracle::Verdict;
 use crate::pattern;
+use crate::profile::Work;
 use crate::random::{Drawer, Random, mix};
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
@@ -40,6 +43,7 @@ pub(crate) const NARROW: u64 = 0x110;
 pub(crate) const SWAP: u64 = 0x118;
 pub(crate) const COMPARED: u64 = 0x120;
 pub(crate) const BLOCK_SEED: u64 = 0x128;
+pub(crate) const SAY: u64 = 0x12c;
 pub(crate) const COMMANDS: u64 = 0x200;
 /// Where the block is, and its bytes.
 pub(crate) const BLOCK: (u64, u64) = (0x300, 0x100);
@@ -72,7 +76,11 @@ pub(crate) const fn part(port: usize) -> u64 {
 pub(crate) struct Model {
     pub(super) end: End,
     serial: u64,
-    function: u8,
+    pub(super) function: u8,
+    /// Its INTx wire is asserted.
+    pub(super) wire: bool,
+    /// Its error messages come to the root complex.
+    pub(super) errors: bool,
     pub(super) config: Config,
     cells: [u8; CELLS as usize * 4],
     area: [u8; PARTS * PART as usize],
@@ -91,6 +99,7 @@ pub(crate) struct Model {
     /// ID-based ordering of its answers, which is the completer's own choice, and how long it takes
     /// to be ready.
     random: Random,
+    pub(super) dresser: Dresser,
 }
 
 impl Model {
@@ -99,12 +108,14 @@ impl Model {
         seed: u64,
         serial: u64,
         (function, functions): (usize, usize),
-        ready_ms: [u64; 2],
+        (ready_ms, work): ([u64; 2], Work),
     ) -> Self {
         Self {
             end: End::new(),
             serial,
             function: function as u8,
+            wire: false,
+            errors: work.errors,
             config: Config::new(serial, functions > 1, mix(seed ^ mix(serial)) & 1 != 0),
             cells: [0; CELLS as usize * 4],
             area: [0; PARTS * PART as usize],
@@ -118,6 +129,7 @@ impl Model {
             ready_ms,
             ready_at: Instant::ZERO,
             random: Random::stream(seed, Drawer::Answer, serial),
+            dresser: Dresser::new(work.dress, seed, serial << 4 | function as u64),
         }
     }
 
@@ -128,6 +140,7 @@ impl Model {
         self.config.reset(self.serial);
         self.cells.fill(0);
         self.area.fill(0);
+        self.wire = false;
         (self.rung, self.told) = (0, 0);
         self.atomics.fill(0);
         self.engine = Engine::default();
@@ -194,9 +207,10 @@ impl Model {
         match at {
             DOORBELL => self.rung += 1,
             COMMANDS => self.command(data),
+            SAY => self.say(data),
             BLOCK_SEED => self.told = data.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)),
             AREA.. => {
-                let enables = packet.byte_enables();
+                let enables = dress::enables(packet);
                 let first = usize::from(enables.first_offset());
                 let count = usize::from(enables.byte_count(packet.length_dw()));
                 let place = self.area.get_mut((at - AREA) as usize..);
@@ -205,7 +219,7 @@ impl Model {
                 }
             }
             at if at + data.len() as u64 <= CELLS * 4 => {
-                let (enables, dwords) = (packet.byte_enables(), data.len() / 4);
+                let (enables, dwords) = (dress::enables(packet), data.len() / 4);
                 for (n, byte) in data.iter().enumerate() {
                     let of_dword = match n / 4 {
                         0 => enables.first,
@@ -284,9 +298,12 @@ impl Model {
     fn function_reset(&mut self, now: Instant) {
         let mut out = Egress::new();
         std::mem::swap(&mut out, &mut self.end.out);
+        let wire = self.wire;
         self.reset(now);
         self.end.out = out;
         self.end.function_reset();
+        self.wire = wire;
+        self.let_go_of_wire();
     }
 
     /// What an atomic found, if there is something that it is done with.
@@ -308,8 +325,9 @@ impl Model {
     /// A read is answered whole or in parts. Drivers look at what other devices left as a whole.
     fn answer_read(&mut self, now: Instant, asked: &Packet<&[u8]>, data: &[u8]) {
         let payload = self.config.max_payload();
-        if asked.address() & 0xfff >= AREA && asked.requester() == HOST_ID {
-            let enables = asked.byte_enables();
+        let short = data.len() <= payload.min(PART as usize);
+        if short && asked.address() & 0xfff >= AREA && asked.requester() == HOST_ID {
+            let enables = dress::enables(asked);
             let says =
                 (enables.byte_count(asked.length_dw()), enables.lower_address(asked.address()));
             return self.answer_part(now, asked, CplStatus::Success, (says, true), data);
@@ -338,10 +356,15 @@ impl Model {
         let id = (Bdf::from_bits(self.id), asked.tag());
         let mut repr = completion(asked, id, status, (byte_count, lower_address), data);
         repr.attributes.id_based_ordering = self.random.chance(400_000);
+        // What spoils an answer knows no prefixes.
+        if !matches!(self.end.manner, Manner::Wrong(_)) {
+            self.dresser.answer(&mut repr);
+        }
         let bytes = || {
             let mut bytes = vec![0; repr.buffer_len()];
             let length = repr.emit(&mut bytes).expect("an answer can be written");
             bytes.truncate(length);
+            dress::finish(&mut bytes);
             bytes
         };
         match self.end.manner {

@@ -55,19 +55,43 @@ pub(crate) const HOST_ID: Bdf = Bdf::from_bits(1 << 3);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// A write to the device behind a port.
-    Posted { port: usize },
+    Posted {
+        port: usize,
+    },
+    /// A message to everything below the switch, and one that ends there.
+    Broadcast,
+    Ends,
     /// A question of a port's driver, the one of that number, to its device or to another port's.
-    Driver { port: usize, life: u32, to: usize, question: Question },
+    Driver {
+        port: usize,
+        life: u32,
+        to: usize,
+        question: Question,
+    },
     /// A configuration access in a port's script: to the device, or to the switch. Of which start
     /// of the operating system.
-    Access { port: usize, boot: u32, device: bool, then: Then },
+    Access {
+        port: usize,
+        boot: u32,
+        device: bool,
+        then: Then,
+    },
     /// What one device sends another one and the switch has redirected: the binding that it is of, if
     /// that is known, the port that it is for and who was behind it when it came to the root complex, the
     /// request, and whether it may be lost.
-    PassedOn { from: Option<usize>, port: usize, to: Option<State>, request: u64, optional: bool },
+    PassedOn {
+        from: Option<usize>,
+        port: usize,
+        to: Option<State>,
+        request: u64,
+        optional: bool,
+    },
     /// An answer to the device that was behind a port when it asked: under which binding, and the
     /// request.
-    Answer { binding: usize, request: u64 },
+    Answer {
+        binding: usize,
+        request: u64,
+    },
 }
 
 /// What a request of the root complex is for, and the binding that it was sent on.
@@ -79,7 +103,7 @@ impl Purpose {
         match self {
             Self::Posted { port } | Self::Driver { to: port, .. } => Some(*port),
             Self::Access { port, device, .. } => device.then_some(*port),
-            Self::Answer { .. } | Self::PassedOn { .. } => None,
+            Self::Answer { .. } | Self::PassedOn { .. } | Self::Broadcast | Self::Ends => None,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::egress::Egress;
 use crate::oracle::Verdict;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Completed;
-use crate::profile::Profile;
+use crate::profile::{Dress, Profile};
 use devices::{CLASS, DRIVE_CLASS, DRIVE_ID};
 use hotplug::Light;
 use proxy_core::limits::MAX_PAYLOAD_OFFERED;
@@ -140,6 +140,9 @@ pub(crate) struct Os {
     blink: Duration,
     /// What the profile says of payloads.
     payload: usize,
+    dress: Dress,
+    /// Whether it has error messages come.
+    pub(crate) errors: bool,
     drives: Drives,
     /// Functions of each model device.
     functions: usize,
@@ -198,6 +201,8 @@ impl Os {
             unsettled: Vec::new(),
             blink: Duration::from_millis(profile.time.blink_ms),
             payload: profile.work.payload,
+            dress: profile.work.dress,
+            errors: profile.work.errors,
             drives,
             functions: profile.fabric.functions,
             boots: 0,
@@ -209,6 +214,11 @@ impl Os {
             strays: 0,
             messages: 0,
         }
+    }
+
+    /// Of Bridge Control, with these bits beside: errors below come up.
+    fn bridge_control(&self, bits: u32) -> u32 {
+        bits | u32::from(self.errors) << 17
     }
 
     fn write(&mut self, port: usize, at: Bdf, register: u16, value: u32, enables: u8, then: Then) {

@@ -1,6 +1,7 @@
 //! Requests that wait for their completions, by tag, at whoever asked.
 
 use super::{Verdict, Violation};
+use crate::dress;
 use proxy_core::time::Instant;
 use std::ops::Range;
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(crate) struct Asked<T> {
     pub(crate) since: Instant,
     pub(crate) requester: Bdf,
     configuration: bool,
+    /// Traffic class, relaxed ordering and no snoop, which its completions have, too.
+    says: (u8, bool, bool),
     owed: Owed,
     /// The data so far.
     got: u16,
@@ -99,7 +102,7 @@ impl<T: Copy> Requests<T> {
         let kind = packet.tlp_type();
         let owed = match kind {
             TlpType::MRd => {
-                let enables = packet.byte_enables();
+                let enables = dress::enables(&packet);
                 let left = enables.byte_count(packet.length_dw());
                 Owed::Bytes { left, lower: enables.lower_address(packet.address()) }
             }
@@ -113,7 +116,9 @@ impl<T: Copy> Requests<T> {
         let place = &mut self.by_tag[packet.tag().get() as usize];
         debug_assert!(place.is_none(), "a tag is used once at a time");
         let (since, requester) = (now, packet.requester());
-        *place = Some(Asked { request, purpose, since, requester, configuration, owed, got: 0 });
+        let says = says(&packet);
+        let got = 0;
+        *place = Some(Asked { request, purpose, since, requester, configuration, says, owed, got });
         self.live += 1;
         self.oldest = self.oldest.min(now);
     }
@@ -146,6 +151,10 @@ impl<T: Copy> Requests<T> {
         let wrong = |what: &str| {
             Err(Violation::new(3, format!("{what} (request {}, {:?})", asked.request, asked.owed)))
         };
+        // PCIe 5.0 section 2.2.9. ID-based ordering is the completer's own choice.
+        if says(&packet) != asked.says && !doubtful {
+            return wrong("a completion of another traffic class, relaxed ordering or no snoop");
+        }
         let (mut offset, mut skip, mut bytes, mut last) = (0, 0, None, true);
         let mut owed = asked.owed;
         match (status, asked.owed) {
@@ -229,6 +238,12 @@ impl<T: Copy> Requests<T> {
         self.live = 0;
         self.oldest = Instant::FAR_FUTURE;
     }
+}
+
+/// What a request and its completions have in common.
+fn says(packet: &Packet<&[u8]>) -> (u8, bool, bool) {
+    let attributes = packet.attributes();
+    (packet.traffic_class(), attributes.relaxed_ordering, attributes.no_snoop)
 }
 
 #[cfg(test)]

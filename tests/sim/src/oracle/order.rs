@@ -42,7 +42,7 @@ impl Seen {
         let id = if completion { packet.completer() } else { packet.requester() };
         Some(Self {
             class,
-            digest: digest(tlp, completion),
+            digest: digest(&packet, completion),
             relaxed: attributes.relaxed_ordering,
             by_id: attributes.id_based_ordering,
             id: id.bits(),
@@ -87,7 +87,23 @@ impl Seen {
     }
 }
 
-fn digest(tlp: &[u8], completion: bool) -> u64 {
+/// Of a TLP with prefixes and a digest that is looked at: whether it is right is what counts, as
+/// it changes with what a proxy may change. What is posted comes as it was sent, all but its requester.
+fn digest(packet: &Packet<&[u8]>, completion: bool) -> u64 {
+    let hash = match packet.digest_is_good() {
+        Some(good) => fold(1 + u64::from(good), packet.prefix_bytes()),
+        None if packet.prefix_bytes().is_empty() => 0,
+        None => fold(3, packet.prefix_bytes()),
+    };
+    let bytes = &packet.as_bytes()[packet.prefix_bytes().len()..];
+    let posted = packet.class() == Some(Class::Posted);
+    let without = if packet.has_digest() && !posted { bytes.len() - 4 } else { bytes.len() };
+    // With hints a write has its steering tag where others have a tag.
+    let steers = if posted && packet.has_hints() { u64::from(bytes[6]) << 8 } else { 0 };
+    hash ^ digest_of(&bytes[..without], completion, steers)
+}
+
+fn digest_of(tlp: &[u8], completion: bool, steers: u64) -> u64 {
     let word =
         |at: usize| u64::from(u32::from_le_bytes([tlp[at], tlp[at + 1], tlp[at + 2], tlp[at + 3]]));
     // Types 4 and 5 are configuration requests of type 0 and 1: a bridge makes one of the other.
@@ -100,7 +116,7 @@ fn digest(tlp: &[u8], completion: bool) -> u64 {
         let what = u64::from(tlp[6]) | u64::from(tlp[7]) << 8 | u64::from(tlp[11]) << 16;
         fold(mix(hash ^ what), &tlp[12..])
     } else {
-        fold(mix(hash ^ u64::from(tlp[7])), &tlp[8..])
+        fold(mix(hash ^ (u64::from(tlp[7]) | steers)), &tlp[8..])
     }
 }
 

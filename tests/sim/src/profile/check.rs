@@ -1,6 +1,6 @@
 //! What the numbers of a profile may be.
 
-use super::{Cable, Fabric, FaultKind, Kind, Profile, Shares, Time, Trouble, Work};
+use super::{Cable, Dress, Fabric, FaultKind, Kind, Profile, Shares, Time, Trouble, Work};
 use crate::host::FUNCTIONS;
 use anyhow::{Context, Result, ensure};
 use proxy_core::limits::{MAX_FRAME, MAX_PATHS, MAX_PEERS, MAX_PORTS, MAX_SLOTS, MIN_FRAME};
@@ -24,6 +24,11 @@ impl Profile {
         fabric(&self.fabric).context("in [fabric]")?;
         trouble(&self.always).context("in [always]")?;
         work(&self.work).context("in [work]")?;
+        // A drive refuses what is poisoned, as it should.
+        ensure!(
+            self.fabric.drives == 0 || self.work.dress == Dress::default(),
+            "in [work.dress]: nothing where there are drives"
+        );
         time(&self.time).context("in [time]")?;
         for (number, fault) in self.faults.iter().enumerate() {
             let FaultKind { kind, .. } = fault;
@@ -105,6 +110,17 @@ fn work(work: &Work) -> Result<()> {
             "payload: devices that ask each other have 256 or more"
         );
         ensure!(work.payload.is_power_of_two(), "payload: a power of two");
+    }
+    let dress = [
+        ("classes_ppm", work.dress.classes_ppm),
+        ("no_snoop_ppm", work.dress.no_snoop_ppm),
+        ("hints_ppm", work.dress.hints_ppm),
+        ("prefixes_ppm", work.dress.prefixes_ppm),
+        ("digests_ppm", work.dress.digests_ppm),
+        ("poison_ppm", work.dress.poison_ppm),
+    ];
+    for (key, chance) in dress {
+        within(key, u64::from(chance), PPM).context("in [work.dress]")?;
     }
     within("stalls_ppm", u64::from(work.stalls_ppm), PPM)?;
     within("stall_us", work.stall_us, US)?;

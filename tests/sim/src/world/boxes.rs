@@ -5,6 +5,7 @@ use super::room::Room;
 use super::{World, link_config};
 use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
+use crate::dress;
 use crate::host::layout::function_at;
 use crate::host::{FUNCTIONS, all_of, first, slot_name};
 use crate::oracle::binding::Bindings;
@@ -12,7 +13,7 @@ use crate::oracle::order::{STRAY, Seen, is_made_up};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
-use crate::profile::Profile;
+use crate::profile::{Profile, Work};
 use crate::random::Drawer;
 use crate::trace::What;
 use proxy_core::boxes::{BoxConfig, BoxRole};
@@ -74,13 +75,13 @@ impl SlotNode {
         seed: u64,
         serial: u64,
         of: (usize, usize),
-        ready_ms: [u64; 2],
+        says: ([u64; 2], Work),
         drive: Option<&(String, usize, Medium)>,
     ) -> Self {
         let (function, functions) = of;
         let there = function < functions;
         let device = match drive {
-            None => Device::Model(Box::new(Model::new(seed, serial, of, ready_ms))),
+            None => Device::Model(Box::new(Model::new(seed, serial, of, says))),
             Some((name, block, medium)) => {
                 Device::Drive(Box::new(Drive::new(serial, name, *block, medium.clone())))
             }
@@ -134,7 +135,8 @@ impl BoxNode {
             let drive = drives.get(slot / FUNCTIONS);
             let functions = if drive.is_some() { 1 } else { profile.fabric.functions };
             let of = (slot % FUNCTIONS, functions);
-            SlotNode::new(seed, serial, of, profile.fabric.ready_ms, drive)
+            let says = (profile.fabric.ready_ms, profile.work);
+            SlotNode::new(seed, serial, of, says, drive)
         };
         Self { role: None, slots: (0..profile.fabric.slots * FUNCTIONS).map(slot).collect() }
     }
@@ -196,6 +198,9 @@ fn peer_of(
     bindings: &Bindings,
     hosts: &[HostNode],
 ) -> Option<(usize, Option<usize>)> {
+    if matches!(packet.tlp_type(), TlpType::Msg(_) | TlpType::MsgD(_)) {
+        return None;
+    }
     let host = &hosts[bindings.all()[bound?].host];
     let port = host.os.layout().port_at(packet.address())?;
     Some((port, host.ports.get(port).copied().flatten()))
@@ -323,6 +328,7 @@ impl World {
             return Err(Violation::new(1, "a device got what is no TLP"));
         };
         let packet = Packet::new_checked(tlp).expect("looked at just now");
+        self.came.came(&packet, false);
         let at_box = self.hosts.len() + index;
         let entry = &mut self.boxes[index].slots[slot];
         if entry.stale {
@@ -434,8 +440,7 @@ impl World {
         let taken = out.offer(|waiting| {
             if let Mark::Asks(_) = waiting.mark {
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
-                let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
-                packet.set_tag(Tag::new(tag).expect("10 bits"));
+                dress::set_tag(&mut waiting.bytes, Tag::new(tag).expect("10 bits"));
             }
             if role.handle_tlp(local, id_of(slot), &waiting.bytes).is_err() {
                 return Ok::<bool, Infallible>(false);
@@ -494,7 +499,7 @@ impl World {
                     }
                 }
                 // Nothing of it comes out anywhere.
-                Mark::Nobodys => {}
+                Mark::Nobodys | Mark::Wire => {}
                 Mark::Stray => {
                     if let Some(binding) = bound {
                         bindings.get(binding).sent_up(now, seen, STRAY, true);

@@ -1,9 +1,11 @@
 //! A host in the world: its proxy, its root complex, and the oracles between the two.
 
 use super::boxes::SlotNode;
+use super::messages::{self, Wires};
 use super::room::Room;
 use super::{World, link_config};
 use crate::clock::may_have_given_up;
+use crate::dress::{self, Dresser};
 use crate::egress::Egress;
 use crate::host::driver::Failure;
 use crate::host::memory::is_nowhere;
@@ -45,6 +47,8 @@ pub(crate) struct HostNode {
     /// The binding whose device the operating system let go of last.
     pub(super) let_go_of: Option<usize>,
     random: Random,
+    dresser: Dresser,
+    pub(super) wires: Wires,
     /// What the root complex takes.
     pub(super) room: Room,
     /// Whether what devices asked of it has to wait for its answers.
@@ -78,6 +82,8 @@ impl HostNode {
             ports: vec![None; ports],
             let_go_of: None,
             random: Random::stream(seed, Drawer::Root, index as u64),
+            wires: Wires::default(),
+            dresser: Dresser::new(profile.work.dress, seed, index as u64),
             room: Room::new(seed, Drawer::RootStall, index as u64),
             answers: Room::new(seed, Drawer::RootAnswers, index as u64),
             passes: BTreeMap::new(),
@@ -116,6 +122,7 @@ impl HostNode {
         self.room.forget();
         self.answers.forget();
         self.passes.clear();
+        self.wires.reset();
         self.front = None;
         self.os.boot();
     }
@@ -237,17 +244,23 @@ impl World {
             let own = !matches!(waiting.mark, Purpose::PassedOn { .. });
             if waiting.class == Class::NonPosted && own {
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
-                let mut packet = Packet::new_checked(&mut waiting.bytes[..]).expect("own TLP");
-                packet.set_tag(Tag::new(tag).expect("8 bits"));
+                dress::set_tag(&mut waiting.bytes, Tag::new(tag).expect("8 bits"));
             }
             if matches!(waiting.mark, Purpose::Answer { .. }) && answers.stalls(now, &profile.work)
             {
                 return Ok(false);
             }
+            let to_all = matches!(waiting.mark, Purpose::Broadcast);
+            let lost = to_all.then(|| messages::broadcasts_lost(role));
             if role.handle_tlp(local, &waiting.bytes).is_err() {
                 return Ok::<bool, Infallible>(false);
             }
             trace.note(now, index as u16 + 1, What::TlpIn, &waiting.bytes);
+            if let Some(lost) = lost {
+                let seen = Seen::of(&waiting.bytes).expect("own TLP");
+                let lost = messages::broadcasts_lost(role) > lost;
+                messages::broadcast((now, *patience), seen, ports, (bindings, boxes), lost);
+            }
             if let Purpose::PassedOn { from, port, to, request, optional } = waiting.mark {
                 if let Some(from) = from {
                     // It may have waited until another one was there.
@@ -339,15 +352,17 @@ impl World {
             return Ok(());
         }
         let kept = self.peers_kept_from_root(index, tlp);
-        let Self { hosts, boxes, bindings, agenda, trace, silences, network, .. } = self;
+        let Self { hosts, boxes, bindings, agenda, trace, silences, network, came, .. } = self;
         let boxes_from = hosts.len();
-        let HostNode { os, out, requests, ports, random, patience, .. } = &mut hosts[index];
+        let HostNode { os, out, requests, ports, random, dresser, wires, patience, .. } =
+            &mut hosts[index];
         let now = agenda.now();
         trace.note(now, index as u16 + 1, What::TlpOut, tlp);
         let Some(seen) = Seen::of(tlp) else {
             return Err(Violation::new(1, "a root complex got what is no TLP"));
         };
         let packet = Packet::new_checked(tlp).expect("looked at just now");
+        came.came(&packet, true);
         if seen.class == Class::Completion {
             let asked = requests.of(tlp)?;
             let mut doubtful = false;
@@ -378,14 +393,11 @@ impl World {
                     os.accessed(now, (port, boot), then, &done, payload);
                     Ok(())
                 }
-                Purpose::Posted { .. } | Purpose::Answer { .. } | Purpose::PassedOn { .. } => {
-                    Ok(())
-                }
+                _ => Ok(()),
             };
         }
         if matches!(packet.tlp_type(), TlpType::Msg(_) | TlpType::MsgD(_)) {
-            os.messages += 1;
-            return Ok(());
+            return messages::at_root(&packet, seen, (os, ports, wires), bindings);
         }
         let port = os.layout().port_of(packet.requester());
         let Some(port) = port else { return os.written(&packet, None) };
@@ -403,7 +415,7 @@ impl World {
             let purpose = Purpose::Answer { binding: bound, request: sent.request };
             let payload = os.payload(port);
             let memory = (&mut os.memory, payload, purpose);
-            let there = root::answer(&packet, port, memory, out, random)?;
+            let there = root::answer(&packet, port, memory, out, (random, dresser))?;
             os.strays += u64::from(!there);
         }
         if os.strays > strays && sent.request != STRAY && !is_nowhere(packet.address()) {

@@ -8,6 +8,7 @@ mod control;
 mod faults;
 mod hosts;
 mod links;
+mod messages;
 mod peers;
 mod redirect;
 mod room;
@@ -25,6 +26,7 @@ mod tests;
 use crate::clock::{Agenda, OwnClock};
 use crate::device::Medium;
 use crate::director::{Director, Terms};
+use crate::dress;
 use crate::host::FUNCTIONS;
 use crate::host::os::Alarm;
 use crate::lender::Lender;
@@ -164,6 +166,8 @@ pub(crate) struct World {
     requests: u64,
     frame: Vec<u8>,
     tlp: Vec<u8>,
+    /// What came, by its kinds.
+    pub(crate) came: dress::Counts,
     held: Vec<Option<crate::network::InFlight>>,
     /// What a request may take, besides the time that the proxy which is to end it stands still.
     bound: Duration,
@@ -224,6 +228,7 @@ impl World {
             frame: vec![0; MAX_FRAME],
             tlp: vec![0; MAX_FRAME],
             held: Vec::new(),
+            came: dress::Counts::default(),
             bound: SYNTHESISED_COMPLETION + GRACE + room::longest_stall(&profile.work) * 3,
             hold: hold(seed, fabric),
             steps: 0,
@@ -300,7 +305,22 @@ impl World {
             ("TLPs given up for devices that take nothing", self.given_up()),
             ("frames lost where the other direction went on", self.network.lost_one_way),
         ];
-        all.into_iter().collect()
+        let came = &self.came;
+        let kinds = [
+            ("TLPs of a traffic class above 0", came.classes),
+            ("TLPs with no snoop", came.no_snoop),
+            ("TLPs with steering hints", came.hints),
+            ("TLPs with prefixes", came.prefixes),
+            ("TLPs with a digest", came.digests),
+            ("TLPs with a wrong digest", came.wrong_digests),
+            ("poisoned TLPs", came.poisoned),
+            ("messages", came.messages),
+            ("turns of wires", self.hosts.iter().map(|host| host.wires.turns).sum()),
+            ("reads of no bytes", came.empty_reads),
+            ("writes and reads of many bytes of devices", came.wide),
+            ("swaps of devices", came.swaps),
+        ];
+        all.into_iter().chain(kinds).collect()
     }
 
     /// Operations of devices' further functions, by the drivers that are there.

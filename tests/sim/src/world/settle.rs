@@ -73,6 +73,7 @@ impl World {
         }
         self.check()?;
         self.run_to_empty()?;
+        self.run_until_none(EMPTIES, 1, World::wrong_wires)?;
         self.run_to_whole()?;
         self.drives.check()
     }

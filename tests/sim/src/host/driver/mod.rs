@@ -3,12 +3,14 @@
 //! | file | what |
 //! |---|---|
 //! | `model` | of the model device |
+//! | `kinds` | writes, reads and messages of every kind |
 //! | `wide` | blocks of a model device, and its further atomics |
 //! | `peers` | what a model device does with another one |
 //! | `drive`, `commands`, `queue`, `pages` | of an NVMe drive: bring-up, commands, queues, memory for data |
 
 mod commands;
 mod drive;
+mod kinds;
 mod model;
 mod pages;
 mod peers;
@@ -46,6 +48,17 @@ pub(crate) enum Task {
     PeerReads,
     PeerAtomics,
     Configuration,
+    /// Transfers after which a read of no bytes says that they are done.
+    DmaFlushes,
+    /// Atomics of other kinds and widths.
+    DmaSwaps,
+    /// Writes and reads of many bytes in the device's memory.
+    Wide,
+    /// Reads of no bytes.
+    EmptyReads,
+    /// Of the device, and to it.
+    Messages,
+    HostMessages,
     /// Of drives only, as are the next ones.
     BlockWrites,
     BlockReads,
@@ -55,7 +68,7 @@ pub(crate) enum Task {
 
 impl Task {
     /// With the weights of a profile.
-    pub(crate) fn weighed(work: &Work) -> [(Task, u32); 14] {
+    pub(crate) fn weighed(work: &Work) -> [(Task, u32); 20] {
         [
             (Self::Registers, work.registers),
             (Self::Doorbells, work.doorbells),
@@ -67,6 +80,12 @@ impl Task {
             (Self::PeerReads, work.peer_reads),
             (Self::PeerAtomics, work.peer_atomics),
             (Self::Configuration, work.configuration),
+            (Self::DmaFlushes, work.dma_flushes),
+            (Self::DmaSwaps, work.dma_swaps),
+            (Self::Wide, work.wide),
+            (Self::EmptyReads, work.empty_reads),
+            (Self::Messages, work.messages),
+            (Self::HostMessages, work.host_messages),
             (Self::BlockWrites, work.block_writes),
             (Self::BlockReads, work.block_reads),
             (Self::BlockZeroes, work.block_zeroes),
@@ -104,6 +123,10 @@ pub(crate) enum Question {
     Cas { compare: u64 },
     /// Bytes of its block, from there on.
     Block { from: u16 },
+    /// Bytes of its memory, from there on.
+    Wide { from: u16 },
+    /// No bytes.
+    Nothing,
     /// Vendor and device ID.
     Id,
     /// What a transfer left in another device's memory.

@@ -2,22 +2,24 @@
 
 mod dma;
 
+use super::kinds::Kinds;
 use super::peers::Peers;
 use super::wide::Wide;
 use super::{Burst, Failure, Others, Question, Task};
 use crate::device::{self, Command, Job};
+use crate::dress::Dresser;
 use crate::egress::Egress;
 use crate::host::layout::Layout;
 use crate::host::memory::{self, Memory};
 use crate::host::{Asker, HOST_ID, Purpose};
 use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
-use crate::profile::Work;
+use crate::profile::{Dress, Work};
 use crate::random::{Drawer, Random};
 use proxy_core::time::Instant;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr};
+use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr, TlpType};
 
 /// Registers that are written and read.
 const CELLS: usize = 16;
@@ -58,16 +60,22 @@ pub(crate) struct ModelDriver {
     pub(super) now: Instant,
     /// ID-based ordering of its requests.
     random: Random,
+    pub(super) dresser: Dresser,
+    /// The traffic class of what it asks.
+    pub(super) class: u8,
     /// The counter in host memory of each buffer.
     sums: [u64; memory::BUFFERS as usize],
     /// What its device does with others, by their ports.
     pub(super) peers: Peers,
     /// What it asks beside registers.
     pub(super) wide: Wide,
+    pub(super) kinds: Kinds,
+    /// Bytes that it may write at a time.
+    pub(super) payload: usize,
     outstanding: usize,
     bursts: VecDeque<Burst>,
     /// Operations that ended well.
-    pub(crate) done: u64,
+    pub(super) done: u64,
 }
 
 impl ModelDriver {
@@ -76,7 +84,9 @@ impl ModelDriver {
         life: u32,
         layout: Layout,
         memory: &mut Memory,
+        (dress, payload): (Dress, usize),
     ) -> Self {
+        let mut dresser = Dresser::new(dress, life.into(), (1 << 32) + port as u64);
         memory.bytes(port, false, memory::COUNTERS as usize, 8 * memory::BUFFERS as usize).fill(0);
         Self {
             port,
@@ -95,9 +105,13 @@ impl ModelDriver {
             failure: None,
             now: Instant::ZERO,
             random: Random::stream(life.into(), Drawer::Attributes, port as u64),
+            class: dresser.class(),
+            dresser,
             sums: [0; memory::BUFFERS as usize],
             peers: Peers::default(),
             wide: Wide::default(),
+            kinds: Kinds::default(),
+            payload,
             outstanding: 0,
             bursts: VecDeque::new(),
             done: 0,
@@ -189,13 +203,32 @@ impl ModelDriver {
                 self.done += 1;
                 true
             }
-            Task::DmaWrites => self.transfer(Job::Write, random, memory, out, work),
-            Task::DmaReads => self.transfer(Job::Read, random, memory, out, work),
-            Task::DmaAtomics => self.transfer(Job::Add, random, memory, out, work),
+            Task::DmaWrites
+            | Task::DmaReads
+            | Task::DmaAtomics
+            | Task::DmaFlushes
+            | Task::DmaSwaps => self.transfer(burst.task, random, memory, out, work),
+            Task::Messages => {
+                self.have_it_say(out, random);
+                true
+            }
+            Task::HostMessages => {
+                self.send_message(out, random);
+                true
+            }
+            Task::Wide if work.has_peers() => true,
             Task::PeerWrites => self.with_peer(Job::Write, random, out, others),
             Task::PeerReads => self.with_peer(Job::Read, random, out, others),
             Task::PeerAtomics => self.with_peer(Job::Add, random, out, others),
             _ if self.outstanding >= OUTSTANDING => false,
+            Task::Wide => {
+                self.write_wide(out, random);
+                true
+            }
+            Task::EmptyReads => {
+                self.ask_for_nothing(out, random);
+                true
+            }
             Task::Registers if random.chance(400_000) => {
                 self.ask_for_block(out, random);
                 true
@@ -264,8 +297,8 @@ impl ModelDriver {
         self.write_some(out, to, (data, enables), by_id);
     }
 
-    fn write_some(
-        &self,
+    pub(super) fn write_some(
+        &mut self,
         out: &mut Egress<Purpose>,
         (port, at): (usize, u64),
         (data, enables): (&[u8], ByteEnables),
@@ -281,6 +314,7 @@ impl ModelDriver {
         };
         let mut repr = Repr::new(kind);
         repr.attributes.id_based_ordering = by_id;
+        self.dresser.request(&mut repr, self.class);
         out.push(&repr, Purpose::Posted { port });
     }
 
@@ -325,6 +359,11 @@ impl ModelDriver {
         let kind = kind(HOST_ID, Tag::new(0).expect("a tag"));
         let mut repr = Repr::new(kind);
         repr.attributes.id_based_ordering = by_id;
+        match repr.tlp_type() {
+            // Of traffic class 0 and without attributes.
+            TlpType::CfgRd1 => self.dresser.plain(&mut repr, 0),
+            _ => self.dresser.request(&mut repr, self.class),
+        }
         out.push(&repr, Purpose::Driver { port: self.port, life: self.life, to, question });
     }
 
@@ -338,6 +377,9 @@ impl ModelDriver {
     ) -> Verdict {
         if let Question::Block { from } = question {
             self.part_of_block(from, done, payload)?;
+        }
+        if let Question::Wide { from } = question {
+            self.part_of_wide(from, done, payload)?;
         }
         // Of other questions a lower address that is wrong can make a part: the rest has its time.
         if !done.last {
@@ -395,7 +437,7 @@ impl ModelDriver {
             Question::Narrow | Question::Swap | Question::Cas { .. } => {
                 return self.atomic(question, payload);
             }
-            Question::Block { .. } => {}
+            Question::Block { .. } | Question::Wide { .. } | Question::Nothing => {}
             Question::Id => {
                 if word() != device::ID {
                     return wrong(format!("vendor and device ID read {:#x}", word()));

@@ -23,7 +23,7 @@ use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use crate::random::Random;
 use proxy_core::time::Instant;
-use tlp_codec::tlp::{ByteEnables, CplStatus, Kind};
+use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind};
 
 /// Where a transfer between devices stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,9 @@ impl ModelDriver {
             // What is written or added would pass what the driver writes before it.
             relaxed: job == Job::Read && random.chance(400_000),
             by_id: false,
+            flushes: false,
+            op: AtomicOp::FetchAdd,
+            narrow: false,
             address: self.layout.window(target) + part(self.port) + at,
             length: if job == Job::Add { random.between(1, 8) as u32 } else { length as u32 },
             seed: if job == Job::Add { 0 } else { random.next() },

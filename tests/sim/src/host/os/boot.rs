@@ -41,7 +41,7 @@ impl Os {
             for (reset, then) in
                 [(hotplug::BUS_RESET, Then::BusReset { behind }), (0, Then::Nothing)]
             {
-                self.write(0, at, BRIDGE_CONTROL, reset, 0b1100, then);
+                self.write(0, at, BRIDGE_CONTROL, self.bridge_control(reset), 0b1100, then);
             }
         }
         self.end_boot();
@@ -65,7 +65,11 @@ impl Os {
         let [primary, secondary, last] = layout.buses();
         let upstream = layout.upstream();
         // Payloads and reads of 4096 bytes, or smaller ones; relaxed ordering.
-        let control = |payload: usize| (payload.trailing_zeros() - 7) << 5 | 5 << 12 | 1 << 4;
+        let errors = u32::from(self.errors);
+        // Correctable errors are reported by Device Control, others by Command.
+        let control =
+            |payload: usize| (payload.trailing_zeros() - 7) << 5 | 5 << 12 | 1 << 4 | errors;
+        let command = 6 | errors << 8;
         let windows_of = |at: Bdf, [low, high]: [[u64; 2]; 2]| {
             [
                 (at, MEMORY_WINDOW, windows(low), 0xf),
@@ -78,7 +82,7 @@ impl Os {
         writes.extend([
             (upstream, BUSES, last << 16 | secondary << 8 | primary, 0xf),
             (upstream, DEVICE_CONTROL, control(MAX_PAYLOAD_OFFERED), 0b0011),
-            (upstream, COMMAND, 6, 0b0011),
+            (upstream, COMMAND, command, 0b0011),
         ]);
         for port in (0..self.ports.len()).step_by(FUNCTIONS) {
             let (at, bus) = (layout.port_id(port), u32::from(layout.bus(port)));
@@ -86,7 +90,7 @@ impl Os {
             writes.extend([
                 (at, BUSES, bus << 16 | bus << 8 | secondary, 0xf),
                 (at, DEVICE_CONTROL, control(self.payload(port)), 0b0011),
-                (at, COMMAND, 6, 0b0011),
+                (at, COMMAND, command, 0b0011),
                 (at, MSI + 4, memory::INTERRUPTS as u32, 0xf),
                 (at, MSI + 8, 0, 0xf),
                 (at, MSI + 12, port as u32, 0xf),
@@ -98,6 +102,11 @@ impl Os {
                 let first = writes.len() - 1;
                 writes.insert(first, (at, ACCESS_CONTROL, u32::from(*bits) << 16, 0b1100));
             }
+        }
+        if self.errors {
+            let ports = (0..self.ports.len()).step_by(FUNCTIONS).map(|port| layout.port_id(port));
+            let bridges = [upstream].into_iter().chain(ports);
+            writes.extend(bridges.map(|at| (at, BRIDGE_CONTROL, self.bridge_control(0), 0b1100)));
         }
         for (at, register, value, enables) in writes {
             let then = match register {

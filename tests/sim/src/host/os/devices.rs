@@ -101,7 +101,9 @@ impl Os {
             let driver = match self.ports[port].kind {
                 Kind::Model => {
                     let at = (port, self.ports[port].high);
-                    let driver = ModelDriver::new(at, self.lives, self.layout, &mut self.memory);
+                    let says = (self.dress, self.payload(port));
+                    let memory = &mut self.memory;
+                    let driver = ModelDriver::new(at, self.lives, self.layout, memory, says);
                     Driver::Model(Box::new(driver))
                 }
                 Kind::Drive => {
@@ -142,7 +144,7 @@ impl Os {
             (_, None) => Err(Violation::new(2, format!("the switch wrote to {address:#x}"))),
             (_, Some(from)) => match self.memory.reach(from, address, data.len())? {
                 Some(bytes) => {
-                    let enables = packet.byte_enables();
+                    let enables = crate::dress::enables(packet);
                     let (first, last) = (usize::from(enables.first_offset()), data.len());
                     let count = usize::from(enables.byte_count(packet.length_dw()));
                     let range = first..(first + count).min(last);

@@ -51,8 +51,9 @@ impl Os {
         self.ports[port].retries = 0;
         self.ports[port].resetting = true;
         let at = self.layout.port_id(port);
-        self.write(port, at, BRIDGE_CONTROL, BUS_RESET, 0b1100, Then::BusReset { behind: port });
-        self.write(port, at, BRIDGE_CONTROL, 0, 0b1100, Then::Nothing);
+        let [reset, none] = [BUS_RESET, 0].map(|bits| self.bridge_control(bits));
+        self.write(port, at, BRIDGE_CONTROL, reset, 0b1100, Then::BusReset { behind: port });
+        self.write(port, at, BRIDGE_CONTROL, none, 0b1100, Then::Nothing);
         // That the link was down is its own doing.
         self.write(port, at, SLOT, LINK_CHANGED, 0b1100, Then::Nothing);
         self.read(port, self.layout.device_id(port), 0, Then::Found);

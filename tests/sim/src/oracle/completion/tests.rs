@@ -98,3 +98,16 @@ fn tags_come_round_late() {
     ask(&mut requests, 0, 4);
     assert_eq!(requests.free_tag(), None);
 }
+
+#[test]
+fn a_completion_has_the_class_and_attributes_of_its_request() {
+    let mut requests = Requests::new();
+    let tag = ask(&mut requests, 0x1000, 4);
+    let right = answer(tag, 4, 0, &[0; 4], CplStatus::Success);
+    // Traffic class, relaxed ordering, no snoop; ID-based ordering is free.
+    for (at, bit, fits) in [(1, 0x10, false), (2, 0x20, false), (2, 0x10, false), (1, 0x04, true)] {
+        let mut other = right.clone();
+        other[at] |= bit;
+        assert_eq!(requests.complete(&other, false).is_ok(), fits, "byte {at}, {bit:#x}");
+    }
+}

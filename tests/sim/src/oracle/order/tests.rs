@@ -1,8 +1,9 @@
 //! The table, row by row.
 
 use super::*;
+use crate::dress;
 use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{ByteEnables, Kind, Repr};
+use tlp_codec::tlp::{ByteEnables, Kind, Prefix, Repr, TphHint};
 
 const AT: Instant = Instant::ZERO;
 
@@ -169,4 +170,41 @@ fn of_two_that_are_alike_the_one_is_meant_that_would_be_right() {
     flow.deliver(other, None).unwrap();
     assert!(!flow.deliver(twin, None).unwrap().is_optional());
     assert_eq!(flow.owed(), (0, None));
+}
+
+/// A read or write as it goes, under that tag, with a prefix and a digest that is wrong by so much.
+fn dressed(kind: Kind<'_>, under: u16, prefix: u8, wrong: u32) -> u64 {
+    let mut repr = Repr::new(kind);
+    repr.prefixes.push(Prefix::from_bytes([0x9e, 0, 0, prefix]).unwrap()).unwrap();
+    repr.digest = Some(wrong);
+    let mut bytes = vec![0; repr.buffer_len()];
+    let length = repr.emit(&mut bytes).unwrap();
+    dress::finish(&mut bytes[..length]);
+    if repr.class() == Class::NonPosted {
+        dress::set_tag(&mut bytes[..length], tag(under));
+    }
+    Seen::of(&bytes[..length]).unwrap().digest
+}
+
+#[test]
+fn prefixes_digests_and_steering_tags_come_as_they_were_sent() {
+    let requester = Bdf::from_bits(9);
+    let enables = ByteEnables::all(1);
+    let (address, length_dw, hint, locked) = (0x1000, 1, None, false);
+    let read = Kind::MemRead { requester, tag: tag(0), address, length_dw, enables, hint, locked };
+    assert_eq!(dressed(read, 1, 7, 0), dressed(read, 2, 7, 0), "another tag and its digest");
+    assert_ne!(dressed(read, 1, 7, 0), dressed(read, 1, 8, 0), "another prefix");
+    assert_ne!(dressed(read, 1, 7, 0), dressed(read, 1, 7, 5), "one that is wrong is right");
+    assert_eq!(dressed(read, 1, 7, 5), dressed(read, 2, 7, 5), "one that is wrong stays so");
+    let write = |steering_tag| {
+        let hint = Some(TphHint { processing_hint: 1, steering_tag });
+        Kind::MemWrite { requester, tag: tag(0), address, enables, hint, data: &[1, 2, 3, 4] }
+    };
+    assert_eq!(dressed(write(3), 0, 7, 0), dressed(write(3), 0, 7, 0));
+    assert_ne!(dressed(write(3), 0, 7, 0), dressed(write(4), 0, 7, 0), "another steering tag");
+    assert_ne!(
+        dressed(write(3), 0, 7, 5),
+        dressed(write(3), 0, 7, 6),
+        "what is posted is as it was"
+    );
 }

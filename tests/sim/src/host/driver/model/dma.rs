@@ -1,7 +1,7 @@
 //! Transfers of the device's DMA engine: where they go, and what has to be there after them.
 
 use super::super::Failure;
-use super::{ModelDriver, Transfer};
+use super::{ModelDriver, Task, Transfer};
 use crate::device::{self, Command, Job};
 use crate::egress::Egress;
 use crate::host::Purpose;
@@ -10,6 +10,7 @@ use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use crate::profile::Work;
 use crate::random::Random;
+use tlp_codec::tlp::AtomicOp;
 
 /// Bytes before and after a buffer's contents that have to stay as they are.
 const GUARD: usize = 16;
@@ -18,12 +19,17 @@ const GUARD_BYTE: u8 = 0xa5;
 impl ModelDriver {
     pub(super) fn transfer(
         &mut self,
-        job: Job,
+        task: Task,
         random: &mut Random,
         memory: &mut Memory,
         out: &mut Egress<Purpose>,
         work: &Work,
     ) -> bool {
+        let job = match task {
+            Task::DmaWrites | Task::DmaFlushes => Job::Write,
+            Task::DmaReads => Job::Read,
+            _ => Job::Add,
+        };
         let free = |n: &usize| self.transfers[*n].is_none() && !self.unknown[*n];
         let Some(buffer) = (0..self.transfers.len()).find(free) else { return false };
         let high = random.chance(500_000);
@@ -38,6 +44,9 @@ impl ModelDriver {
             job,
             relaxed: random.chance(400_000),
             by_id: random.chance(400_000),
+            flushes: task == Task::DmaFlushes,
+            op: AtomicOp::FetchAdd,
+            narrow: false,
             address,
             length: length as u32,
             seed,
@@ -55,6 +64,12 @@ impl ModelDriver {
                 command.address = Memory::address(self.port, false, at);
                 command.length = random.between(1, 8) as u32;
                 command.seed = self.sums[buffer];
+                if task == Task::DmaSwaps {
+                    command.narrow = random.chance(500_000);
+                    let ops = [AtomicOp::Swap, AtomicOp::Cas, AtomicOp::FetchAdd];
+                    let kinds = if command.narrow { 3 } else { 2 };
+                    command.op = ops[random.below(kinds) as usize];
+                }
                 transfer = Transfer { command, since, high: false, at: at as usize };
             }
         }
