@@ -52,6 +52,23 @@ impl Counts {
             *count += u64::from(is_it);
         }
     }
+
+    /// Each by its name.
+    pub(crate) fn list(&self) -> [(&'static str, u64); 11] {
+        [
+            ("TLPs of a traffic class above 0", self.classes),
+            ("TLPs with no snoop", self.no_snoop),
+            ("TLPs with steering hints", self.hints),
+            ("TLPs with prefixes", self.prefixes),
+            ("TLPs with a digest", self.digests),
+            ("TLPs with a wrong digest", self.wrong_digests),
+            ("poisoned TLPs", self.poisoned),
+            ("messages", self.messages),
+            ("reads of no bytes", self.empty_reads),
+            ("writes and reads of many bytes of devices", self.wide),
+            ("swaps of devices", self.swaps),
+        ]
+    }
 }
 
 /// Draws it for one sender.

@@ -73,15 +73,20 @@ impl Config {
         bytes.map_or(0, u32::from_le_bytes)
     }
 
+    /// Whether a write is one to begin a function-level reset.
+    pub(super) fn resets(at: usize, enables: u8, data: &[u8]) -> bool {
+        at == DEVICE_CONTROL && enables & 2 != 0 && data.get(1).is_some_and(|high| high & 0x80 != 0)
+    }
+
     pub(super) fn write(&mut self, at: usize, enables: u8, data: &[u8]) -> Written {
+        if Self::resets(at, enables, data) {
+            return Written::FunctionReset;
+        }
         for (i, byte) in data.iter().enumerate().take(4) {
             if enables >> i & 1 == 0 {
                 continue;
             }
             let at = at + i;
-            if at == DEVICE_CONTROL + 1 && byte & 0x80 != 0 {
-                return Written::FunctionReset;
-            }
             match at {
                 BAR => self.bytes[at] = self.kind(),
                 // 4 KB.

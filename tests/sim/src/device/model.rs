@@ -191,7 +191,7 @@ impl Model {
                 self.answered(&done, packet.payload())?;
             }
             Some(Class::Posted) => self.write(&packet),
-            _ if self.end.manner == Manner::Hangs => {}
+            _ if self.end.manner == Manner::Hangs => self.hear_reset(&packet),
             _ => was_reset = self.request(now, &packet),
         }
         self.work();
@@ -291,6 +291,20 @@ impl Model {
             _ => self.answer(now, packet, CplStatus::UnsupportedRequest, &[]),
         }
         false
+    }
+
+    /// It hangs: a reset of the function does not begin, and is told again. Whoever told it answers
+    /// nothing any more that it had asked.
+    fn hear_reset(&mut self, packet: &Packet<&[u8]>) {
+        if packet.tlp_type() == TlpType::CfgWr0
+            && Config::resets(
+                packet.register().into(),
+                packet.byte_enables().first,
+                packet.payload(),
+            )
+        {
+            self.end.requests.forget();
+        }
     }
 
     /// The function forgets everything but the answers that it has sent already; what it would have

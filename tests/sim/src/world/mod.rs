@@ -303,24 +303,10 @@ impl World {
             ("operations of further functions", self.done_by_others()),
             ("TLPs past what a root complex did not take", self.passed_at_roots()),
             ("TLPs given up for devices that take nothing", self.given_up()),
+            ("turns of wires", self.hosts.iter().map(|host| host.wires.turns).sum()),
             ("frames lost where the other direction went on", self.network.lost_one_way),
         ];
-        let came = &self.came;
-        let kinds = [
-            ("TLPs of a traffic class above 0", came.classes),
-            ("TLPs with no snoop", came.no_snoop),
-            ("TLPs with steering hints", came.hints),
-            ("TLPs with prefixes", came.prefixes),
-            ("TLPs with a digest", came.digests),
-            ("TLPs with a wrong digest", came.wrong_digests),
-            ("poisoned TLPs", came.poisoned),
-            ("messages", came.messages),
-            ("turns of wires", self.hosts.iter().map(|host| host.wires.turns).sum()),
-            ("reads of no bytes", came.empty_reads),
-            ("writes and reads of many bytes of devices", came.wide),
-            ("swaps of devices", came.swaps),
-        ];
-        all.into_iter().chain(kinds).collect()
+        all.into_iter().chain(self.came.list()).collect()
     }
 
     /// Operations of devices' further functions, by the drivers that are there.
