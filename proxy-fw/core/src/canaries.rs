@@ -96,6 +96,8 @@ pub enum Canary {
     SwallowAnswer,
     /// A frame that is none is dropped without being counted.
     DropUncounted,
+    /// Host: what is answered in the second half of its time is not.
+    LoseLateAnswer,
 }
 
 impl Canary {
@@ -146,6 +148,7 @@ impl Canary {
         Self::IgnoreTerm,
         Self::SwallowAnswer,
         Self::DropUncounted,
+        Self::LoseLateAnswer,
     ];
 }
 

@@ -46,6 +46,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::IgnoreTerm => ("manager", 100),
         Canary::SwallowAnswer => ("manager", 4),
         Canary::DropUncounted => ("memory", 4),
+        Canary::LoseLateAnswer => ("devices", 20),
     }
 }
 
