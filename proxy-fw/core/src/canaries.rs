@@ -96,6 +96,8 @@ pub enum Canary {
     SwallowAnswer,
     /// A frame that is none is dropped without being counted.
     DropUncounted,
+    /// Box: a device that does not answer when it was reset is lent all the same.
+    TrustSilent,
     /// Host: what is answered in the second half of its time is not.
     LoseLateAnswer,
 }
@@ -148,6 +150,7 @@ impl Canary {
         Self::IgnoreTerm,
         Self::SwallowAnswer,
         Self::DropUncounted,
+        Self::TrustSilent,
         Self::LoseLateAnswer,
     ];
 }

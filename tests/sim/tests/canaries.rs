@@ -46,7 +46,8 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::IgnoreTerm => ("manager", 100),
         Canary::SwallowAnswer => ("manager", 4),
         Canary::DropUncounted => ("memory", 4),
-        Canary::LoseLateAnswer => ("devices", 20),
+        Canary::TrustSilent => ("storm", 60),
+        Canary::LoseLateAnswer => ("devices", 60),
     }
 }
 

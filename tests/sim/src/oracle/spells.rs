@@ -140,6 +140,20 @@ mod tests {
     }
 
     #[test]
+    fn a_device_keeps_from_its_answer_what_it_has_or_cannot_take() {
+        let (since, now) = (at(100), at(2100));
+        let waits = Waits { since, network: since, device: Some(since), reached: false };
+        let mut spells = Spells::default();
+        spells.turn(at(0), Some(Fault::Silent));
+        assert!(!spells.keep(&waits, now, || false), "it would have taken it");
+        assert!(spells.keep(&waits, now, || true), "there was no tag for it");
+        assert!(spells.keep(&Waits { reached: true, ..waits }, now, || false));
+        assert!(!spells.keep(&Waits { device: None, ..waits }, now, || true), "it has answered");
+        spells.turn(at(200), Some(Fault::Stuck));
+        assert!(spells.keep(&waits, now, || false), "it took nothing");
+    }
+
+    #[test]
     fn what_is_for_one_that_takes_nothing_is_given_up_after_a_while() {
         let mut spells = Spells::default();
         let hold = Duration::from_millis(100);

@@ -21,7 +21,7 @@ use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
 use std::convert::Infallible;
 use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{Class, Packet, TlpType};
+use tlp_codec::tlp::{Class, CplStatus, Packet, TlpType};
 
 /// A function's first base address register, and its upper half.
 const BAR: [u16; 2] = [0x10, 0x14];
@@ -58,6 +58,8 @@ pub(crate) struct SlotNode {
     pub(super) spells: Spells,
     /// What it said while it lied.
     pub(super) said: Said,
+    /// Its proxy has had an answer of its own, which was right, since the device was reset last.
+    pub(super) answers_proxy: bool,
     /// What it leaves unanswered.
     pub(super) tags: Tags,
     room: Room,
@@ -98,6 +100,7 @@ impl SlotNode {
             asked,
             spells: Spells::default(),
             said: Said::default(),
+            answers_proxy: false,
             tags: Tags::new(),
             room: Room::new(seed, Drawer::Stall, serial),
             wakes: None,
@@ -108,6 +111,7 @@ impl SlotNode {
     pub(super) fn forget(&mut self, now: Instant) {
         self.asked.fill(None);
         self.tags.reset(now);
+        self.answers_proxy = false;
         self.stale = false;
     }
 
@@ -423,6 +427,7 @@ impl World {
             // One that its proxy asked for leaves all tags free.
             if own {
                 entry.tags.reset(now);
+                entry.answers_proxy = false;
             }
             // What it had answered is on its way; the rest is forgotten.
             if let Some(binding) = entry.binding {
@@ -439,7 +444,7 @@ impl World {
         let Self { boxes, bindings, hosts, agenda, trace, requests: numbers, .. } = self;
         let BoxNode { role, slots } = &mut boxes[index];
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
-        let SlotNode { device, binding, asked, spells, said, tags, .. } = entry;
+        let SlotNode { device, binding, asked, spells, said, tags, answers_proxy, .. } = entry;
         let (now, bound) = (agenda.now(), *binding);
         let End { out, requests, .. } = device.end();
         let taken = out.offer(|waiting| {
@@ -458,6 +463,9 @@ impl World {
             if seen.class == Class::Completion && (lie || spells.lied_within(REMEMBERED, now)) {
                 said.note(now, &seen);
             }
+            // What of it is wrong its proxy may not have to look at.
+            let own = seen.class == Class::Completion && packet.requester().bits() == 0;
+            *answers_proxy |= own && packet.status() == CplStatus::Success;
             match waiting.mark {
                 Mark::Own | Mark::Asks(_) | Mark::AsksTagged => {
                     let peer = peer_of(&packet, bound, bindings, hosts);

@@ -34,6 +34,7 @@ impl World {
         self.check_crossings()?;
         self.check_standing()?;
         self.check_tables()?;
+        self.check_written()?;
         (0..self.lives.len()).try_for_each(|node| self.check_counters(node))
     }
 
