@@ -108,6 +108,10 @@ pub enum Canary {
     TellFirst,
     /// A frame that is none is dropped without being counted.
     DropUncounted,
+    /// Box: a device that does not answer when it was reset is lent all the same.
+    TrustSilent,
+    /// Host: what is answered in the second half of its time is not.
+    LoseLateAnswer,
 }
 
 impl Canary {
@@ -164,6 +168,8 @@ impl Canary {
         Self::KeepWires,
         Self::TellFirst,
         Self::DropUncounted,
+        Self::TrustSilent,
+        Self::LoseLateAnswer,
     ];
 }
 

@@ -352,6 +352,16 @@ impl<T: Copy> Table<T> {
         }
     }
 
+    /// When the time of the request that `reference` means is over, if it is still outstanding.
+    pub fn deadline(&self, reference: OutstandingRef) -> Option<Instant> {
+        match self.entries.get(reference.index as usize)? {
+            (generation, State::Live { deadline, .. }) if *generation == reference.generation => {
+                Some(*deadline)
+            }
+            _ => None,
+        }
+    }
+
     /// The outstanding request at `index`, whatever its generation: for tags, which have none.
     pub fn at_index(&self, index: u16) -> Option<(OutstandingRef, &T)> {
         match self.entries.get(index as usize)? {

@@ -15,7 +15,8 @@ use manager::config::Settings;
 use manager::records::next_generation;
 use manager::types::{Desired, EventKind, NodeName, Phase, Place, SlotAddress};
 use proxy_core::control::{
-    CONTROL_VERSION, FromProxy, Hello, OperationId, PathAddress, RoleKind, Term, ToProxy,
+    CONTROL_VERSION, FromProxy, Hello, OperationId, PathAddress, RoleKind, Share, Term,
+    ToProxy,
 };
 use proxy_core::time::Instant;
 use std::collections::BTreeSet;
@@ -312,16 +313,51 @@ impl Managed {
         tables.events().values().any(|event| event.kind == EventKind::HostGraceOver)
     }
 
-    /// The bindings as the records have them, each function's: host and port, box and slot, epoch.
-    pub(crate) fn records(&self) -> Vec<(usize, u8, usize, u8, u32)> {
+    /// The bindings as the records have them, each function's.
+    pub(crate) fn records(&self) -> Vec<Lent> {
         let Some(life) = &self.current else { return Vec::new() };
         let tables = life.manager.records.snapshot();
         let entries = |b: &manager::types::BindingRecord| {
             let (host, at_box) = (number(&b.host), number(b.slot.box_name()));
-            let (port, slot) = (b.port.get(), b.slot.slot().get());
-            let epochs: Vec<_> = b.functions.iter().map(|function| function.epoch.bits()).collect();
-            epochs.into_iter().map(move |epoch| (host, port, at_box, slot, epoch))
+            let (port, slot) = (Some(b.port.get()), b.slot.slot().get());
+            let share = share_of(tables.link_use(b).share());
+            // What has none is in no box.
+            let paths = b.path_set.map_or(0, |paths| paths.0);
+            let functions = b.functions.iter().map(|f| (f.function.get(), f.epoch.bits()));
+            let functions: Vec<_> = functions.collect();
+            functions.into_iter().map(move |(function, epoch)| Lent {
+                host,
+                port,
+                at_box,
+                slot,
+                function,
+                epoch,
+                paths,
+                share,
+            })
         };
         tables.bindings().values().flat_map(entries).collect()
     }
+}
+
+/// A binding of one function, as somebody's tables have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lent {
+    pub(crate) host: usize,
+    /// Which a box does not know.
+    pub(crate) port: Option<u8>,
+    pub(crate) at_box: usize,
+    pub(crate) slot: u8,
+    pub(crate) function: u16,
+    pub(crate) epoch: u32,
+    /// Paths, a bit for each.
+    pub(crate) paths: u8,
+    pub(crate) share: Shared,
+}
+
+/// Weight, limit and guaranteed rate.
+pub(crate) type Shared = (u8, u64, u64);
+
+pub(crate) fn share_of(share: Share) -> Shared {
+    (share.weight, share.limit, share.guarantee)
 }

@@ -49,6 +49,8 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::ForgetClass | Canary::KeepWires => ("kinds", 20),
         Canary::TellFirst => ("kinds", 4),
         Canary::DropUncounted => ("memory", 4),
+        Canary::TrustSilent => ("storm", 60),
+        Canary::LoseLateAnswer => ("devices", 60),
     }
 }
 

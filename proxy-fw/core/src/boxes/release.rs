@@ -268,6 +268,9 @@ impl BoxRole {
                 entry.work = Work::Release(release);
             }
             None if release.state == State::SlotReset => self.await_reset(now, slot, function),
+            None if planted(Canary::TrustSilent) => {
+                self.end_release(now, slot, function, SlotState::Free);
+            }
             None => self.end_release(now, slot, function, SlotState::Quarantined),
         }
     }

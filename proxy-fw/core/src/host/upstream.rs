@@ -3,7 +3,7 @@
 use super::{CommandWrite, DeviceRequest, HostRequest, HostRole, ROOT_RESERVE, Watched};
 use crate::bits::ones;
 use crate::canaries::{Canary, planted};
-use crate::limits::OWN_TLP;
+use crate::limits::{OWN_TLP, SYNTHESISED_COMPLETION};
 use crate::link::{ChannelId, ClassSet, Link, Taken, TlpMeta};
 use crate::node::Target;
 use crate::outstanding::{MOST_COMPLETIONS, Progress, RequestInfo, completions_at_most};
@@ -211,6 +211,9 @@ impl HostRole {
         let mut packet = Packet::known(&mut *tlp);
         let Some(owed) = self.owed(origin, &packet) else { return Fate::Gone };
         let Owed { request, .. } = owed;
+        if planted(Canary::LoseLateAnswer) && self.is_late(now, origin) {
+            return Fate::Gone;
+        }
         rewrite(&mut packet, |packet| {
             packet.set_requester(request.info.requester);
             if !planted(Canary::ForgetTag) {
@@ -238,6 +241,13 @@ impl HostRole {
     /// The request that a completion is for.
     fn request_of(&mut self, origin: Origin) -> Option<&mut HostRequest> {
         self.ports[origin.port.get() as usize].requests.get_mut(origin.outstanding?)
+    }
+
+    /// Whether half of the time of a completion's request is over.
+    fn is_late(&self, now: Instant, origin: Origin) -> bool {
+        let requests = &self.ports[usize::from(origin.port.get())].requests;
+        let deadline = origin.outstanding.and_then(|reference| requests.deadline(reference));
+        deadline.is_some_and(|deadline| now + SYNTHESISED_COMPLETION / 2 >= deadline)
     }
 
     /// The request that a completion fits, and what it does to it; if there is none, that is

@@ -4,6 +4,7 @@
 use super::access::Access;
 use super::order::{Flow, Seen};
 use super::peers::Aside;
+use super::progress::{Progress, Waits};
 use super::spells::Spells;
 use super::{Verdict, Violation};
 use crate::host::{host_name, slot_name};
@@ -73,6 +74,8 @@ pub(crate) struct Bindings {
     /// TLPs that devices sent each other, and those of them that went by a root complex.
     pub(crate) aside: u64,
     pub(crate) by_root: u64,
+    /// How far requests are.
+    pub(crate) progress: Progress,
     /// Which way they have to go.
     pub(crate) access: Access,
 }
@@ -129,6 +132,19 @@ impl Bindings {
 
     pub(crate) fn get(&mut self, index: usize) -> &mut Binding {
         &mut self.all[index]
+    }
+
+    /// The last of what a binding's request is owed was taken from whom it asked, and has to come.
+    pub(crate) fn answered(&mut self, now: Instant, index: usize, request: u64) {
+        let binding = &self.all[index];
+        if binding.is_sound() && !binding.has_given_up(request) {
+            self.progress.answered(now, request, binding.upsets);
+        }
+    }
+
+    /// What a request of a binding waits for that was handed over then.
+    pub(crate) fn waits(&self, since: Instant, now: Instant, index: usize, request: u64) -> Waits {
+        self.progress.waits(since, now, request, self.all[index].upsets)
     }
 
     pub(crate) fn all(&self) -> &[Binding] {

@@ -8,6 +8,8 @@
 //! | `completion` | 3: each non-posted request completes once, in time, with what was answered |
 //! | `bounds` | 5: nothing grows |
 //! | `counted` | 6: frames are taken or dropped, and counted |
+//! | `progress` | 3: how far requests are, which says what may keep them from their answers |
+//! | `said` | 3: what a device that lies has said, of which alone something may come out |
 //! | `spells` | 3: when a device misbehaved, which excuses what was asked of it meanwhile |
 //! | `tags` | 3: which tags a device leaves to be asked under |
 //! | `wire` | 4 and 5: a binding's limit and its paths, in the frames that are sent |
@@ -24,6 +26,8 @@ pub(crate) mod completion;
 pub(crate) mod counted;
 pub(crate) mod order;
 pub(crate) mod peers;
+pub(crate) mod progress;
+pub(crate) mod said;
 pub(crate) mod spells;
 pub(crate) mod tags;
 pub(crate) mod wire;

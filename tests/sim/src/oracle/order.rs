@@ -27,6 +27,8 @@ pub(crate) struct Seen {
     with_data: bool,
     /// A completion that refuses, without data: a proxy may have said it by itself.
     pub(super) refuses: bool,
+    /// A completion after which its request gets no more.
+    pub(crate) last: bool,
     /// It went before its function had an address, and so on another binding than its function's,
     /// between which and this one there is no order (`wire.md`, section 9).
     unplaced: bool,
@@ -49,6 +51,7 @@ impl Seen {
             of_write: false,
             refuses: completion && is_made_up(tlp),
             with_data: class == Class::NonPosted && packet.has_data(),
+            last: completion && is_last(&packet),
             unplaced: false,
         })
     }
@@ -85,6 +88,15 @@ impl Seen {
             Class::Completion => self.relaxed || by_id || self.of_write,
         }
     }
+}
+
+/// Whether a completion is the last one of its request: its byte count, which says what is left, is
+/// no more than what it holds (PCIe 5.0 section 2.3.1.1).
+fn is_last(packet: &Packet<&[u8]>) -> bool {
+    let data = packet.payload_len().saturating_sub(usize::from(packet.lower_address() & 3));
+    packet.status() != CplStatus::Success
+        || !packet.has_data()
+        || data >= usize::from(packet.byte_count())
 }
 
 /// Of a TLP with prefixes and a digest that is looked at: whether it is right is what counts, as

@@ -1,6 +1,7 @@
 //! When a device misbehaved. That excuses what was asked of it meanwhile, and nothing else: what
 //! was over before and what begins afterwards has to be right.
 
+use super::progress::Waits;
 use proxy_core::time::Instant;
 use std::time::Duration;
 
@@ -66,6 +67,16 @@ impl Spells {
         self.all.iter().any(|spell| spell.from <= now && since <= spell.until)
     }
 
+    /// Whether it may have kept a request from its answer whose time is over: one that it got, by what it
+    /// did since then; one that it did not get, as it took nothing or had so many that they are short of
+    /// tags.
+    pub(crate) fn keep(&self, waits: &Waits, now: Instant, short: impl Fn() -> bool) -> bool {
+        waits.device.is_some_and(|since| {
+            self.within(since, now)
+                && (waits.reached || !self.stuck_for(since, now).is_zero() || short())
+        })
+    }
+
     fn stuck(&self) -> impl Iterator<Item = &Spell> {
         self.all.iter().filter(|spell| spell.fault == Fault::Stuck)
     }
@@ -91,6 +102,12 @@ impl Spells {
     /// When it misbehaved last.
     pub(crate) fn last(&self, now: Instant) -> Option<Instant> {
         self.all.iter().map(|spell| spell.until.min(now)).max()
+    }
+
+    /// Whether it gave wrong answers within a time.
+    pub(crate) fn lied_within(&self, time: Duration, now: Instant) -> bool {
+        let mut lies = self.all.iter().filter(|spell| spell.fault == Fault::Lies);
+        lies.any(|spell| now.saturating_since(spell.until) <= time)
     }
 
     /// Whether it may have given a wrong answer to what was outstanding.
@@ -120,6 +137,20 @@ mod tests {
         assert!(!spells.lies(at(19), at(22)), "silence is no lie");
         spells.turn(at(30), None);
         assert!(!spells.within(at(21), at(40)), "nothing goes on");
+    }
+
+    #[test]
+    fn a_device_keeps_from_its_answer_what_it_has_or_cannot_take() {
+        let (since, now) = (at(100), at(2100));
+        let waits = Waits { since, network: since, device: Some(since), reached: false };
+        let mut spells = Spells::default();
+        spells.turn(at(0), Some(Fault::Silent));
+        assert!(!spells.keep(&waits, now, || false), "it would have taken it");
+        assert!(spells.keep(&waits, now, || true), "there was no tag for it");
+        assert!(spells.keep(&Waits { reached: true, ..waits }, now, || false));
+        assert!(!spells.keep(&Waits { device: None, ..waits }, now, || true), "it has answered");
+        spells.turn(at(200), Some(Fault::Stuck));
+        assert!(spells.keep(&waits, now, || false), "it took nothing");
     }
 
     #[test]

@@ -8,6 +8,9 @@ use proxy_core::time::Instant;
 /// So many that hang leave none for a host: one is for the proxy's own requests.
 pub(crate) const ENOUGH: usize = DEVICE_TAGS - 1;
 
+/// With fewer in use none has to wait; some are free before those who wait are asked.
+const SHORT: usize = ENOUGH / 2;
+
 /// The tags under which one function of a slot was asked.
 #[derive(Debug)]
 pub(crate) struct Tags {
@@ -48,6 +51,12 @@ impl Tags {
     /// Tags that wait for longer than an answer may take.
     fn hanging(&self, now: Instant) -> usize {
         self.taken.iter().flatten().filter(|since| is_over(**since, now)).count()
+    }
+
+    /// Whether so many of the tags of one slot's functions are in use that what is asked may have to wait
+    /// for one.
+    pub(crate) fn may_be_short<'a>(of_slot: impl Iterator<Item = &'a Self>) -> bool {
+        of_slot.map(|tags| tags.taken.iter().flatten().count()).sum::<usize>() >= SHORT
     }
 
     /// Whether at some moment from `since` until now no tag may have been left for the functions of

@@ -10,6 +10,7 @@ use crate::host::layout::function_at;
 use crate::host::{FUNCTIONS, all_of, first, slot_name};
 use crate::oracle::binding::Bindings;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
+use crate::oracle::said::{REMEMBERED, Said};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
@@ -21,7 +22,7 @@ use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
 use std::convert::Infallible;
 use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{Class, Packet, TlpType};
+use tlp_codec::tlp::{Class, CplStatus, Packet, TlpType};
 
 /// A function's first base address register, and its upper half.
 const BAR: [u16; 2] = [0x10, 0x14];
@@ -56,6 +57,10 @@ pub(crate) struct SlotNode {
     asked: Vec<Option<Asked>>,
     /// When the device misbehaved.
     pub(super) spells: Spells,
+    /// What it said while it lied.
+    pub(super) said: Said,
+    /// Its proxy has had an answer of its own, which was right, since the device was reset last.
+    pub(super) answers_proxy: bool,
     /// What it leaves unanswered.
     pub(super) tags: Tags,
     room: Room,
@@ -95,6 +100,8 @@ impl SlotNode {
             binding: None,
             asked,
             spells: Spells::default(),
+            said: Said::default(),
+            answers_proxy: false,
             tags: Tags::new(),
             room: Room::new(seed, Drawer::Stall, serial),
             wakes: None,
@@ -105,6 +112,7 @@ impl SlotNode {
     pub(super) fn forget(&mut self, now: Instant) {
         self.asked.fill(None);
         self.tags.reset(now);
+        self.answers_proxy = false;
         self.stale = false;
     }
 
@@ -339,12 +347,15 @@ impl World {
         match seen.class {
             Class::Completion => {
                 let asked = entry.device.end().requests.of(tlp)?;
-                let stuck = !entry.spells.stuck_for(asked.since, now).is_zero();
                 if asked.purpose.peer.is_some() {
                     self.answered_by_peer(&asked, seen, tlp)?;
                 } else if let Some(binding) = asked.purpose.binding {
-                    let peers = self.peers_kept(asked.since);
-                    let stuck = stuck || self.kept_by_stuck(binding, asked.since);
+                    let waits = self.bindings.waits(asked.since, now, binding, asked.request);
+                    // What has its answer waits for the way back only.
+                    let peers = self.peers_kept(&waits);
+                    let spells = &self.boxes[index].slots[slot].spells;
+                    let stuck = !spells.stuck_for(waits.network, now).is_zero()
+                        || self.kept_by_stuck(binding, &waits);
                     let binding = self.bindings.get(binding);
                     if binding.down.knows(&seen, Some(asked.request)) {
                         binding.down.deliver(seen, Some(asked.request))?;
@@ -355,7 +366,7 @@ impl World {
                         && (!binding.is_sound()
                             || self.silences.explain(
                                 &self.network,
-                                asked.since,
+                                &waits,
                                 now,
                                 (binding.host, at_box),
                             )
@@ -370,6 +381,9 @@ impl World {
                         );
                         return Err(Violation::new(3, what));
                     }
+                }
+                if seen.last {
+                    self.bindings.progress.ended(asked.request);
                 }
             }
             // What the proxy asks on its own account is about configuration space.
@@ -402,6 +416,7 @@ impl World {
                         TlpType::IOWr | TlpType::CfgWr0 | TlpType::CfgWr1
                     );
                     let (request, since, unplaced) = (sent.request, sent.at, sent.is_unplaced());
+                    self.bindings.progress.reached(now, request);
                     entry.tags.asked(tag as u16, since);
                     let asked = Asked { binding, from, request, since, is_write, unplaced };
                     let before = entry.asked[tag].replace(asked);
@@ -418,6 +433,7 @@ impl World {
             // One that its proxy asked for leaves all tags free.
             if own {
                 entry.tags.reset(now);
+                entry.answers_proxy = false;
             }
             // What it had answered is on its way; the rest is forgotten.
             if let Some(binding) = entry.binding {
@@ -434,7 +450,7 @@ impl World {
         let Self { boxes, bindings, hosts, agenda, trace, requests: numbers, .. } = self;
         let BoxNode { role, slots } = &mut boxes[index];
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
-        let SlotNode { device, binding, asked, spells, tags, .. } = entry;
+        let SlotNode { device, binding, asked, spells, said, tags, answers_proxy, .. } = entry;
         let (now, bound) = (agenda.now(), *binding);
         let End { out, requests, .. } = device.end();
         let taken = out.offer(|waiting| {
@@ -448,6 +464,13 @@ impl World {
             trace.note(now, node, What::TlpIn, &waiting.bytes);
             let packet = Packet::new_checked(&waiting.bytes[..]).expect("own TLP");
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
+            let lie = matches!(waiting.mark, Mark::TooMany | Mark::Lie { .. });
+            if seen.class == Class::Completion && (lie || spells.lied_within(REMEMBERED, now)) {
+                said.note(now, &seen);
+            }
+            // What of it is wrong its proxy may not have to look at.
+            let own = seen.class == Class::Completion && packet.requester().bits() == 0;
+            *answers_proxy |= own && packet.status() == CplStatus::Success;
             match waiting.mark {
                 Mark::Own | Mark::Asks(_) | Mark::AsksTagged => {
                     let peer = peer_of(&packet, bound, bindings, hosts);
@@ -486,6 +509,9 @@ impl World {
                         let late = bound != Some(was.binding) || spells.lies(was.since, now);
                         let seen = seen.answers_write(was.is_write).unplaced(was.unplaced);
                         answers(bindings, now, seen, was, late);
+                        if seen.last && !late {
+                            bindings.answered(now, was.binding, was.request);
+                        }
                     }
                 }
                 Mark::TooMany => spells.lied(now),

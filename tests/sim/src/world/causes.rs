@@ -159,7 +159,15 @@ impl World {
                 self.slot_of_box(at_box, slot)
             ));
         }
-        let Some(index) = self.boxes[at_box].slots[slot].binding else { return Ok(()) };
+        let entry = &self.boxes[at_box].slots[slot];
+        if state == SlotState::Free && entry.present && !entry.answers_proxy {
+            return without_cause(format!(
+                "{} can be lent, whose device has answered nothing since it was reset: that is for \
+                 quarantine",
+                self.slot_of_box(at_box, slot)
+            ));
+        }
+        let Some(index) = entry.binding else { return Ok(()) };
         let binding = &self.bindings.all()[index];
         if !binding.is_over() && !binding.may_be_stillborn() {
             return without_cause(format!(

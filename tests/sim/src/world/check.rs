@@ -30,9 +30,11 @@ impl World {
         }
         let still = |node: usize, since| lives[node].stood_still(since, now);
         self.post.answers.check(now, still)?;
+        self.bindings.progress.forget_old(now);
         self.check_crossings()?;
         self.check_standing()?;
         self.check_tables()?;
+        self.check_written()?;
         (0..self.lives.len()).try_for_each(|node| self.check_counters(node))
     }
 

@@ -179,9 +179,7 @@ impl World {
         self.trace.say(now, node as u16 + 1, "proxy dies".into());
         self.keep_tables(node, tables);
         self.disconnect(node);
-        if let Some(wire) = &mut self.wire {
-            wire.died(node);
-        }
+        self.wire.died(node);
         self.links.died(now, node);
         self.silences.died(node);
         self.lied.retain(|lied| lied.0 != node);

@@ -161,6 +161,8 @@ struct Causes<'a> {
     now: Instant,
     /// Its device may have answered another one under its tag.
     doubtful: bool,
+    /// The device has said that since then.
+    said: &'a dyn Fn() -> bool,
     /// Its device may have left no tag to ask it under, or taken nothing for so long.
     no_tags: bool,
     /// Its device was silent, or the network kept the two ends apart.
@@ -190,7 +192,7 @@ fn came_back(
     let own = is_made_up(tlp) || status == Ok(CplStatus::ConfigRetry);
     let waited = may_have_given_up(causes.since, causes.now);
     if own && !binding.is_sound()
-        || causes.doubtful
+        || causes.doubtful && (is_made_up(tlp) && waited || (causes.said)())
         || is_made_up(tlp)
             && (causes.no_tags || waited && (binding.forgot(causes.since) || (causes.silence)()))
     {
@@ -299,6 +301,12 @@ impl World {
             let unplaced = further && !binding.placed && goes_by_address(&waiting.bytes);
             let stuck = boxes[binding.at_box].slots[binding.slot].spells.gives_up(now, *patience);
             binding.sent_down(now, seen.unplaced(unplaced), request, stuck);
+            if let Purpose::Answer { binding, request } = waiting.mark
+                && seen.last
+                && !stuck
+            {
+                bindings.answered(now, binding, request);
+            }
             Ok(true)
         });
         let taken = taken.unwrap_or_default();
@@ -366,24 +374,33 @@ impl World {
         if seen.class == Class::Completion {
             let asked = requests.of(tlp)?;
             let mut doubtful = false;
-            if let Some(binding) = asked.purpose.1.map(|binding| bindings.get(binding)) {
+            if let Some(bound) = asked.purpose.1 {
+                let waits = bindings.waits(asked.since, now, bound, asked.request);
+                let binding = bindings.get(bound);
                 let (since, at_box) = (asked.since, binding.at_box);
                 let slots = &boxes[at_box].slots;
                 let SlotNode { spells, .. } = &slots[binding.slot];
                 // All functions are asked under the tags of their slot: each can answer for others.
-                let of_slot = &slots[all_of(binding.slot)];
-                doubtful = of_slot.iter().any(|slot| slot.spells.lies(since, now));
-                let tags = of_slot.iter().map(|slot| &slot.tags);
-                let no_tags = Tags::may_all_have_been_gone(tags, since, now)
+                let functions = all_of(binding.slot);
+                doubtful = slots[functions.clone()].iter().any(|s| s.spells.lies(since, now));
+                let of_slot = || slots[functions.clone()].iter().map(|slot| &slot.tags);
+                let no_tags = Tags::may_all_have_been_gone(of_slot(), since, now)
                     || spells.gives_up(since, *patience);
+                let short = || Tags::may_be_short(of_slot());
                 let silence = || {
-                    kept || spells.within(since, now)
-                        || silences.explain(network, since, now, (index, boxes_from + at_box))
+                    kept || spells.keep(&waits, now, short)
+                        || silences.explain(network, &waits, now, (index, boxes_from + at_box))
                 };
-                let causes = Causes { since, now, doubtful, no_tags, silence: &silence };
+                // All functions answer under the tags of their slot.
+                let said = || slots[functions.clone()].iter().any(|s| s.said.since(since, &seen));
+                let said = &said;
+                let causes = Causes { since, now, doubtful, said, no_tags, silence: &silence };
                 came_back(binding, tlp, seen, asked.request, &causes)?;
             }
             let done = requests.complete(tlp, doubtful)?;
+            if done.last {
+                bindings.progress.ended(asked.request);
+            }
             let payload = packet.payload();
             return match done.asked.purpose.0 {
                 Purpose::Driver { port, life, question, .. } => {
@@ -406,8 +423,10 @@ impl World {
             let what = format!("a TLP of a device came from {port}, to which nothing is bound");
             return Err(Violation::new(2, what));
         };
-        let binding = bindings.get(bound);
-        let sent = binding.up.deliver(seen, None)?;
+        let sent = bindings.get(bound).up.deliver(seen, None)?;
+        if seen.class == Class::NonPosted {
+            bindings.progress.reached(now, sent.request);
+        }
         let strays = os.strays;
         if seen.class == Class::Posted {
             os.written(&packet, Some(port))?;

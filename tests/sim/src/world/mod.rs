@@ -156,8 +156,8 @@ pub(crate) struct World {
     drives: Drives,
     lives: Vec<Life>,
     bindings: Bindings,
-    /// What is sent under terms, where there are any.
-    wire: Option<Wire>,
+    /// What is sent, and under which terms.
+    wire: Wire,
     lender: Lender,
     post: Post,
     schedule: Vec<Entry>,
@@ -196,7 +196,6 @@ impl World {
             let director = Director::new(fabric.hosts, fabric.boxes, lendings, frame, terms);
             Lender::Director(Box::new(director.roaming(fabric.roams)))
         };
-        let terms = fabric.path_sets || fabric.shares.is_some();
         let media = drives(fabric);
         let drives = Drives::new(media.iter().cloned());
         let host = |n| HostNode::new(seed, n, ports * FUNCTIONS, profile, drives.clone());
@@ -219,7 +218,7 @@ impl World {
             drives,
             lives: (0..nodes).map(|_| Life::default()).collect(),
             bindings: Bindings::default(),
-            wire: terms.then(|| Wire::new(fabric.paths)),
+            wire: Wire::new(fabric.paths),
             lender,
             post: Post::new(seed),
             schedule,
@@ -284,7 +283,7 @@ impl World {
 
     /// How often what a profile may be for happened, by its name.
     pub(crate) fn what_happened(&self) -> BTreeMap<&'static str, u64> {
-        let counts = self.wire.as_ref().map(|wire| wire.counts).unwrap_or_default();
+        let counts = self.wire.counts;
         let manager = match &self.lender {
             Lender::Manager(manager) => manager.served(),
             Lender::Director(_) => [0; 3],
@@ -424,9 +423,7 @@ impl World {
         let local = self.local(to);
         self.trace.note(now, to as u16 + 1, What::FrameCame, &flight.bytes);
         self.silences.came(now, flight.from, to);
-        if let Some(wire) = &mut self.wire {
-            wire.came(flight.from, to, flight.path);
-        }
+        self.wire.came(flight.from, to, flight.path);
         self.lives[to].spin.moved();
         if self.role(to).is_some() {
             self.note_harm(now, &flight);
@@ -502,9 +499,7 @@ impl World {
             any = true;
             let (bytes, path) = (&frame[..out.len], out.path.get());
             let to = out.peer.get();
-            if let Some(wire) = wire {
-                wire.sent(local, (node, usize::from(to) - 1), bytes)?;
-            }
+            wire.sent(local, (node, usize::from(to) - 1), bytes)?;
             links.sent(now, node, usize::from(to) - 1);
             trace.note(now, node as u16 + 1, What::FrameSent, bytes);
             trace.capture(now, node as u16 + 1, to, path, bytes);

@@ -7,6 +7,7 @@ use crate::host::{FUNCTIONS, all_of, port_name};
 use crate::oracle::binding::Binding;
 use crate::oracle::completion::Asked;
 use crate::oracle::order::{Seen, is_made_up};
+use crate::oracle::progress::Waits;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
 use proxy_core::limits::SYNTHESISED_COMPLETION;
@@ -42,7 +43,9 @@ impl World {
             return Ok(());
         }
         let refused = target.is_some_and(|(index, _)| self.has_no_tags(index, asked.since));
-        if is_made_up(tlp) && (upset || refused || self.peers_kept(asked.since)) {
+        let target = target.map_or(from, |(index, _)| index);
+        let waits = self.bindings.waits(asked.since, now, target, request);
+        if is_made_up(tlp) && (upset || refused || self.peers_kept(&waits)) {
             self.bindings.give_up_aside(now, from, port, request);
             return Ok(());
         }
@@ -64,8 +67,9 @@ impl World {
     /// Whether the time of something that a binding's device asked is over, and other devices of its host
     /// took nothing meanwhile, for so long that they explain it: what is for them goes first, and each
     /// of them is waited for once in each class.
-    pub(super) fn kept_by_stuck(&self, binding: usize, since: Instant) -> bool {
-        let now = self.now();
+    pub(super) fn kept_by_stuck(&self, binding: usize, waits: &Waits) -> bool {
+        let (now, since) = (self.now(), waits.network);
+        let kept = KEPT.min(now.saturating_since(since) / 2);
         let host = self.bindings.all()[binding].host;
         let waited = || {
             let of_host = self.hosts[host].ports.iter().step_by(FUNCTIONS).flatten();
@@ -76,27 +80,33 @@ impl World {
             });
             stuck.sum::<Duration>()
         };
-        may_have_given_up(since, now) && waited() >= KEPT
+        may_have_given_up(waits.since, now) && waited() >= kept
     }
 
     /// As [`World::peers_kept`], of what a host had asked that is answered now.
     pub(super) fn peers_kept_from_root(&self, host: usize, tlp: &[u8]) -> bool {
         let asked = is_made_up(tlp).then(|| self.hosts[host].requests.of(tlp).ok()).flatten();
-        asked.is_some_and(|asked| self.peers_kept(asked.since))
+        asked.is_some_and(|asked| {
+            let binding = asked.purpose.1;
+            let waits = |index| self.bindings.waits(asked.since, self.now(), index, asked.request);
+            binding.is_some_and(|index| self.peers_kept(&waits(index)))
+        })
     }
 
     /// Whether the time of something that was asked then is over, and some device was silent meanwhile
     /// or cut off from a host: where devices ask each other, what one of them does not take holds up
     /// what the others have sent behind it.
-    pub(super) fn peers_kept(&self, since: Instant) -> bool {
-        let now = self.now();
-        let waited = may_have_given_up(since, now);
+    ///
+    /// What was answered in time is held up by what they do since then only.
+    pub(super) fn peers_kept(&self, waits: &Waits) -> bool {
+        let (now, since) = (self.now(), waits.network);
+        let waited = may_have_given_up(waits.since, now);
         let hosts = self.hosts.len();
         self.profile.work.has_peers()
             && waited
             && self.boxes.iter().enumerate().any(|(at_box, node)| {
                 let cut =
-                    |host| self.silences.explain(&self.network, since, now, (host, hosts + at_box));
+                    |host| self.silences.explain(&self.network, waits, now, (host, hosts + at_box));
                 node.slots.iter().any(|slot| slot.spells.within(since, now)) || (0..hosts).any(cut)
             })
     }

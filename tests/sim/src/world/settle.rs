@@ -4,6 +4,7 @@ use super::World;
 use super::hosts::HostNode;
 use crate::host::os::Stage;
 use crate::host::{FUNCTIONS, host_name, port_name};
+use crate::manager::Lent;
 use crate::oracle::{Verdict, Violation};
 use proxy_core::role::InHand;
 use proxy_core::time::Instant;
@@ -161,35 +162,15 @@ impl World {
         }
         let mut records = manager.records();
         records.sort_unstable();
-        let mut at_hosts = Vec::new();
-        for (index, host) in self.hosts.iter().enumerate() {
-            let Some(role) = &host.role else { continue };
-            for entry in role.switch().port_ids().map(|port| role.mapping_entry(port)) {
-                for (_, epoch) in &entry.functions {
-                    let at_box = usize::from(entry.box_node) - 1 - self.hosts.len();
-                    at_hosts.push((index, entry.port.get(), at_box, entry.slot, epoch.bits()));
-                }
-            }
-        }
+        let (mut at_hosts, mut at_boxes) = self.lent();
         at_hosts.sort_unstable();
-        let mut at_boxes = Vec::new();
-        for (index, node) in self.boxes.iter().enumerate() {
-            let entries = node.role.iter().flat_map(|role| role.slot_entries());
-            for entry in entries.filter(|entry| entry.used) {
-                let host = usize::from(entry.host_node) - 1;
-                at_boxes.push((host, index, entry.slot.get(), entry.epoch));
-            }
-        }
         at_boxes.sort_unstable();
-        let mut of_boxes: Vec<_> = records.iter().map(|r| (r.0, r.2, r.3, r.4)).collect();
+        let mut of_boxes: Vec<_> = records.iter().map(|r| Lent { port: None, ..*r }).collect();
         of_boxes.sort_unstable();
         if records == at_hosts && of_boxes == at_boxes {
             return Ok(());
         }
-        let what = format!(
-            "records {records:?}, hosts {at_hosts:?} (host, port, box, slot, epoch), boxes {at_boxes:?} (host, \
-             box, slot, epoch)"
-        );
+        let what = format!("records {records:?}, hosts {at_hosts:?}, boxes {at_boxes:?}");
         World::broken(4, what)
     }
 

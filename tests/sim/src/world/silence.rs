@@ -4,6 +4,7 @@
 
 use crate::clock::may_have_given_up;
 use crate::network::Network;
+use crate::oracle::progress::Waits;
 use proxy_core::limits::{LINK_MAX_RTO, MAX_PATHS, SYNTHESISED_COMPLETION};
 use proxy_core::time::Instant;
 use std::time::Duration;
@@ -12,7 +13,9 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_millis(20);
 /// So much silence there has to be in a request's time, that of both directions added up, for it to
 /// be the cause of the request's end: what is lost one way costs the other one its answers.
-const ENOUGH: Duration = SYNTHESISED_COMPLETION.checked_div(4).expect("not zero");
+const ENOUGH: Duration = SYNTHESISED_COMPLETION.checked_div(PART).expect("not zero");
+/// Of a time in which an answer was only under way, this part.
+const PART: u32 = 4;
 /// Both ends use a path that is whole again after this time at the latest: twice the longest pause
 /// between two probes (`wire.md`, section 14), of which one may be lost.
 const FOUND: Duration = LINK_MAX_RTO.saturating_mul(5);
@@ -94,18 +97,20 @@ impl Silences {
     pub(super) fn explain(
         &self,
         network: &Network,
-        since: Instant,
+        waits: &Waits,
         now: Instant,
         (one, other): (usize, usize),
     ) -> bool {
+        let since = waits.network;
+        let enough = ENOUGH.min(now.saturating_since(since) / PART);
         let heard = |from, to| {
             let ear: &Ear = &self.ears[from * self.nodes + to];
             let open = ear.lost.then_some((ear.last, now));
             let all = ear.silences.iter().copied().chain(open);
             all.map(|(from, to)| to.min(now).saturating_since(from.max(since))).sum::<Duration>()
         };
-        may_have_given_up(since, now)
-            && heard(one, other) + heard(other, one) >= ENOUGH
+        may_have_given_up(waits.since, now)
+            && heard(one, other) + heard(other, one) >= enough
             && self.whole_since(network, now, one, other).is_none_or(|whole| whole > since)
     }
 }
@@ -120,6 +125,11 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
+    /// A request that was handed over then and got nowhere.
+    fn waits(since: u64) -> Waits {
+        Waits { since: at(since), network: at(since), device: Some(at(since)), reached: false }
+    }
+
     /// Of three nodes with two paths.
     fn network() -> Network {
         let fabric = Fabric { hosts: 2, boxes: 1, paths: 2, ..Profile::calm().fabric };
@@ -130,7 +140,7 @@ mod tests {
     fn only_a_silence_with_losses_within_the_time_explains_anything() {
         let (mut silences, network) = (Silences::new(3), network());
         let explain = |silences: &Silences, since, now, nodes| {
-            silences.explain(&network, at(since), at(now), nodes)
+            silences.explain(&network, &waits(since), at(now), nodes)
         };
         silences.came(at(0), 0, 2);
         silences.came(at(900), 0, 2);
@@ -153,25 +163,28 @@ mod tests {
         silences.came(at(0), 0, 2);
         silences.lost(0, 2);
         for (node, other) in [(0, 2), (2, 0)] {
-            assert!(silences.explain(&network, at(1000), at(3000), (0, 2)), "who knows of it?");
+            assert!(silences.explain(&network, &waits(1000), at(3000), (0, 2)), "who knows of it?");
             silences.told(at(400), node, other, 2);
         }
-        assert!(!silences.explain(&network, at(1000), at(3000), (2, 0)));
-        assert!(silences.explain(&network, at(899), at(2899), (2, 0)), "not known for long enough");
+        assert!(!silences.explain(&network, &waits(1000), at(3000), (2, 0)));
+        assert!(
+            silences.explain(&network, &waits(899), at(2899), (2, 0)),
+            "not known for long enough"
+        );
         silences.told(at(950), 2, 0, 1);
         assert!(
-            silences.explain(&network, at(1000), at(3000), (2, 0)),
+            silences.explain(&network, &waits(1000), at(3000), (2, 0)),
             "one end has the dead one only"
         );
         silences.told(at(950), 2, 0, 2);
-        assert!(!silences.explain(&network, at(1450), at(3450), (2, 0)));
+        assert!(!silences.explain(&network, &waits(1450), at(3450), (2, 0)));
         let other = Cables::one_way(2, 1, true);
         network.cut(other);
-        assert!(silences.explain(&network, at(1450), at(3450), (2, 0)), "none is whole");
+        assert!(silences.explain(&network, &waits(1450), at(3450), (2, 0)), "none is whole");
         network.mend(at(2000), other);
-        assert!(silences.explain(&network, at(2499), at(4499), (2, 0)));
-        assert!(!silences.explain(&network, at(2500), at(4500), (2, 0)));
+        assert!(silences.explain(&network, &waits(2499), at(4499), (2, 0)));
+        assert!(!silences.explain(&network, &waits(2500), at(4500), (2, 0)));
         silences.died(0);
-        assert!(silences.explain(&network, at(2500), at(4500), (2, 0)));
+        assert!(silences.explain(&network, &waits(2500), at(4500), (2, 0)));
     }
 }

@@ -5,7 +5,8 @@
 
 use super::control::BoundEnd;
 use super::{Event, World};
-use crate::oracle::Verdict;
+use crate::manager::{Lent, Shared, share_of};
+use crate::oracle::{Verdict, Violation};
 use proxy_core::control::{ControlError, OperationId, PortState, Reply, Request, SlotState, Term};
 use proxy_core::time::Instant;
 use std::time::Duration;
@@ -48,6 +49,15 @@ pub(super) fn is_kept(request: &Request) -> bool {
     place(request).is_some()
 }
 
+/// What a binding may send, by what was written.
+fn share(written: Option<&Request>) -> Shared {
+    match written {
+        Some(Request::BindPort(binding)) => share_of(binding.share),
+        Some(Request::BindSlot(binding)) => share_of(binding.share),
+        _ => Shared::default(),
+    }
+}
+
 impl Tables {
     /// The proxy took it.
     pub(super) fn took(&mut self, request: &Request) {
@@ -60,6 +70,83 @@ impl Tables {
 }
 
 impl World {
+    /// What the proxies' tables have, those of the hosts and those of the boxes. Shares are in none that
+    /// can be read: they are those that were written last.
+    pub(super) fn lent(&self) -> (Vec<Lent>, Vec<Lent>) {
+        let hosts = self.hosts.len();
+        let (mut at_hosts, mut at_boxes) = (Vec::new(), Vec::new());
+        for (host, node) in self.hosts.iter().enumerate() {
+            let Some(role) = &node.role else { continue };
+            let ports = role.switch().port_ids().map(|port| role.mapping_entry(port));
+            for entry in ports.filter(|entry| entry.used) {
+                let written = self.written(host, (2, entry.port.get().into()));
+                let at_box = usize::from(entry.box_node) - 1 - hosts;
+                at_hosts.extend(entry.functions.iter().map(|(function, epoch)| Lent {
+                    host,
+                    port: Some(entry.port.get()),
+                    at_box,
+                    slot: entry.slot,
+                    function: function.get(),
+                    epoch: epoch.bits(),
+                    paths: entry.path_set.0,
+                    share: share(written),
+                }));
+            }
+        }
+        for (at_box, node) in self.boxes.iter().enumerate() {
+            let entries = node.role.iter().flat_map(|role| role.slot_entries());
+            at_boxes.extend(entries.filter(|entry| entry.used).map(|entry| {
+                let (slot, function) = (entry.slot.get(), entry.function.get());
+                let place = (1, u32::from(slot) << 16 | u32::from(function));
+                let host = usize::from(entry.host_node) - 1;
+                let share = share(self.written(hosts + at_box, place));
+                let (epoch, paths) = (entry.epoch, entry.path_set.0);
+                Lent { host, port: None, at_box, slot, function, epoch, paths, share }
+            }));
+        }
+        (at_hosts, at_boxes)
+    }
+
+    /// What was written last into a place of a node's tables.
+    fn written(&self, node: usize, at: (u8, u32)) -> Option<&Request> {
+        self.lives[node].tables.written.iter().find(|request| place(request) == Some(at))
+    }
+
+    /// What is in use in a proxy's tables is what was written there last.
+    pub(super) fn check_written(&self) -> Verdict {
+        let hosts = self.hosts.len();
+        let (at_hosts, at_boxes) = self.lent();
+        for lent in at_hosts.iter().chain(&at_boxes) {
+            let (node, at) = match lent.port {
+                Some(port) => (lent.host, (2, u32::from(port))),
+                None => {
+                    let at = u32::from(lent.slot) << 16 | u32::from(lent.function);
+                    (hosts + lent.at_box, (1, at))
+                }
+            };
+            let right = match self.written(node, at) {
+                Some(Request::BindPort(b)) => {
+                    let functions = b.functions.iter().map(|f| (f.0.get(), f.1.bits()));
+                    usize::from(b.box_node.get()) - 1 == hosts + lent.at_box
+                        && b.slot.get() == lent.slot
+                        && functions.into_iter().any(|f| f == (lent.function, lent.epoch))
+                        && b.path_set.0 == lent.paths
+                }
+                Some(Request::BindSlot(b)) => {
+                    usize::from(b.host.get()) - 1 == lent.host
+                        && b.key.epoch.bits() == lent.epoch
+                        && b.path_set.0 == lent.paths
+                }
+                _ => false,
+            };
+            if !right {
+                let what = format!("node {} has {lent:?}, which nobody wrote last", node + 1);
+                return Err(Violation::new(4, what));
+            }
+        }
+        Ok(())
+    }
+
     /// Its proxy is about to die; with its tables, or they are lost with it.
     pub(super) fn keep_tables(&mut self, node: usize, kept: bool) {
         let tables = std::mem::take(&mut self.lives[node].tables);

@@ -7,7 +7,7 @@ use proxy_core::control::{Event as Said, Request};
 impl World {
     /// A proxy took something into its tables.
     pub(super) fn watch_wire(&mut self, node: usize, request: &Request) {
-        let Some(wire) = &mut self.wire else { return };
+        let wire = &mut self.wire;
         match request {
             Request::SetPeer(peer) => {
                 wire.introduced(node, usize::from(peer.node.get()) - 1, peer.paths.len());
@@ -33,7 +33,7 @@ impl World {
 
     /// A proxy tells of its links and paths.
     pub(super) fn hear_paths(&mut self, node: usize, event: &Said) {
-        let Some(wire) = &mut self.wire else { return };
+        let wire = &mut self.wire;
         let index = |peer: &tlp_codec::ids::NodeId| usize::from(peer.get()) - 1;
         match event {
             Said::LinkUp { peer } => wire.link(node, index(peer), true),
@@ -46,7 +46,7 @@ impl World {
 
     /// Links with bindings that are in use, of which not every path carries something.
     pub(super) fn lame_links(&self) -> Vec<(usize, usize, u8)> {
-        let mut lame = self.wire.as_ref().map_or_else(Vec::new, |wire| wire.lame());
+        let mut lame = self.wire.lame();
         let hosts = self.hosts.len();
         lame.retain(|(from, to, _)| {
             self.bindings.all().iter().any(|binding| {

@@ -45,9 +45,10 @@ pub(crate) struct ModelDriver {
     high: bool,
     versions: [u32; CELLS],
     rung: u64,
-    collected: u64,
+    /// What all answers counted together, at least and at most.
+    collected: [u64; 2],
     collecting: bool,
-    /// An answer with a count was lost with what it had counted.
+    /// An answer with a count was lost with what it had counted; the next one takes what is there.
     miscounted: bool,
     /// Which values of the atomic counter came back; and how many additions were asked for.
     added: Vec<bool>,
@@ -95,7 +96,7 @@ impl ModelDriver {
             high,
             versions: [0; CELLS],
             rung: 0,
-            collected: 0,
+            collected: [0; 2],
             collecting: false,
             miscounted: false,
             added: Vec::new(),
@@ -415,14 +416,21 @@ impl ModelDriver {
                 }
             }
             Question::Rung { rung } => {
-                self.collected += u64::from(word());
-                let least = if self.miscounted { 0 } else { rung };
-                if !(least..=self.rung).contains(&self.collected) {
+                let counted = self.collected.map(|before| before + u64::from(word()));
+                let miscounted = std::mem::take(&mut self.miscounted);
+                let least = if miscounted { 0 } else { rung };
+                if counted[0] > self.rung || counted[1] < least {
                     return wrong(format!(
-                        "the doorbell counted {} in all; it was rung {rung} to {} times",
-                        self.collected, self.rung
+                        "the doorbell counted {counted:?} in all; it was rung {rung} to {} times",
+                        self.rung
                     ));
                 }
+                // What was rung before this read has been counted, by this answer or one that is lost.
+                self.collected = if miscounted {
+                    [rung, self.rung]
+                } else {
+                    [counted[0].max(rung), counted[1].min(self.rung)]
+                };
             }
             Question::Add => {
                 let old = u64::from_le_bytes(payload.try_into().expect("eight bytes")) as usize;
