@@ -282,11 +282,6 @@ async fn slot_changed(
 /// Enters what a box says a slot's function has become.
 fn slot_became(txn: &mut Txn, name: &NodeName, address: &FunctionAddress, state: DeviceState) {
     let Some(before) = txn.devices().get(address).map(|device| device.state) else { return };
-    // It may be another device, with other functions: what can be lent is known when the inventory
-    // is read, which comes next.
-    if state == DeviceState::Free && matches!(before, DeviceState::Empty | DeviceState::Probing) {
-        return;
-    }
     if state == DeviceState::Quarantined && before != state {
         let detail = format!("{} is quarantined", address.slot);
         let event = EventRecord::new(EventKind::SlotQuarantined, detail);

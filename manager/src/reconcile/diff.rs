@@ -37,6 +37,9 @@ pub struct BoxDiff {
     pub missing: Vec<BindingId>,
     /// As `missing`, but the box has had them, and has ended them: nobody heard why.
     pub over: Vec<BindingId>,
+    /// What is there belonged to a binding that ended while the table was read. It may be on its way
+    /// out or not: only the next look tells.
+    pub unsure: bool,
 }
 
 /// What to do about a host's table.
@@ -53,12 +56,14 @@ pub struct HostDiff {
     pub failed: Vec<BindingId>,
     /// Bindings whose device the operating system has enabled, which the records do not say yet.
     pub configured: Vec<BindingId>,
+    /// As [`BoxDiff::unsure`].
+    pub unsure: bool,
 }
 
 /// Compares a box's table with the records as they were before it was read (`before`) and as they
 /// are after (`after`). What changed between is on its way and is left alone: a binding counts as
 /// missing only if it was in the table's place before the table was read and is unchanged, and as
-/// stray only if neither knows it.
+/// stray only if neither knows it. What only the former knows is looked at again.
 ///
 /// An entry keeps the highest epoch that it was bound under. One that has reached a binding's epoch
 /// without having the binding says that it is over. To write it again would be refused, unless
@@ -75,10 +80,10 @@ pub fn of_box(name: &NodeName, table: &[SlotEntry], before: &Tables, after: &Tab
         slot.and_then(|slot| tables.binding_at_slot(&slot)).is_some_and(|b| b.has_key(key))
     };
     for entry in used() {
-        if let Some(key) = key_of(entry)
-            && !known(key, before)
-            && !known(key, after)
-        {
+        let Some(key) = key_of(entry).filter(|key| !known(*key, after)) else { continue };
+        if known(key, before) {
+            diff.unsure = true;
+        } else {
             diff.stray.push(StraySlot { key, host: NodeId::new(entry.host_node).ok() });
         }
     }
@@ -131,13 +136,12 @@ pub fn of_host(
             diff.configured.push(id);
         }
         // One that counts as withdrawn was taken out, or was skipped while the host was away.
-        let withdrawn = |tables: &Tables| {
+        let is_over = |tables: &Tables| {
             is_entry(entry, tables)
-                .is_some_and(|id| tables.bindings()[&id].phase == Phase::Withdrawn)
+                .is_none_or(|id| tables.bindings()[&id].phase == Phase::Withdrawn)
         };
-        if is_entry(entry, before).or(is_entry(entry, after)).is_none()
-            || withdrawn(before) && withdrawn(after)
-        {
+        diff.unsure |= is_over(after) && !is_over(before);
+        if is_over(before) && is_over(after) {
             diff.stray_ports.insert(entry.port);
             if let Some((_, epoch)) = entry.functions.first()
                 && let Ok(box_node) = NodeId::new(entry.box_node)

@@ -13,15 +13,23 @@ use std::time::Duration;
 /// After this time a device that a box had, and which is away, may have been carried elsewhere.
 const LONG_AWAY: Duration = Duration::from_secs(60);
 
-/// After something was taken out the tables are read again at once, and if it is still there, each time
+/// After something was taken out, or may have to be, the tables are read again at once, and if it is still there, each time
 /// after a wait that is twice as long, from this one on.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Whether something was taken out of a proxy's tables.
+/// Whether something was taken out of a proxy's tables, or may have to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Took {
     Out,
+    /// Not yet: it was somebody's when the table began to be read.
+    Unsure,
     Nothing,
+}
+
+impl Took {
+    const fn of(unsure: bool) -> Self {
+        if unsure { Self::Unsure } else { Self::Nothing }
+    }
 }
 
 /// Compares when the proxy has connected, whenever it is asked for, and now and then. Returns when
@@ -131,7 +139,6 @@ pub async fn read_inventory(
 
 async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took, RequestError> {
     let (name, told) = (session.name(), session.told());
-    let mut took = Took::Nothing;
     let inventory = read_inventory(manager, session).await?;
     let size = session.identity().size;
     let (inventory, mut complaints) = sound::inventory(name, size, inventory);
@@ -150,12 +157,13 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took
     });
     let Ok(diff) = changed.await else { return Ok(Took::Nothing) };
     session.set_read(told);
+    let mut took = Took::of(diff.unsure);
     // Before they are taken out: nobody gets a slot meanwhile, and nothing is forgotten by a crash.
     erase_orphans(manager, name, &diff.stray).await;
     for stray in diff.stray {
         // The host first: it must not use what the box is about to reset.
         if let Some(host) = stray.host.and_then(|node| host_session(manager, node))
-            && let Ok(Took::Out) = sync_host(manager, &host).await
+            && let Ok(Took::Out | Took::Unsure) = sync_host(manager, &host).await
         {
             host.sync.notify_one();
         }
@@ -224,7 +232,6 @@ fn host_session(manager: &Manager, node: tlp_codec::ids::NodeId) -> Option<Arc<S
 
 async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took, RequestError> {
     let name = session.name();
-    let mut took = Took::Nothing;
     let before = manager.records.snapshot();
     let table = read_mapping(manager, session).await?;
     let (table, complaints) = sound::ports(name, session.identity().size, table);
@@ -234,6 +241,7 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Too
         manager.records.apply(|txn| compare::host_table(txn, &before, name, incarnation, &table));
     let Ok(diff) = changed.await else { return Ok(Took::Nothing) };
     session.set_stray_ports(diff.stray_ports);
+    let mut took = Took::of(diff.unsure);
     for stray in diff.stray {
         let diff::StrayPort { port, box_node, slot, epoch } = stray;
         let mode = Removal::Force;
@@ -263,6 +271,6 @@ mod tests {
         let (mut in_a_row, interval) = (0, Duration::from_secs(1));
         let mut looks = |took| look_again(&mut in_a_row, took, interval).as_millis();
         assert_eq!([0; 6].map(|_| looks(Took::Out)), [0, 100, 200, 400, 800, 1000]);
-        assert_eq!((looks(Took::Nothing), looks(Took::Out)), (1000, 0));
+        assert_eq!((looks(Took::Nothing), looks(Took::Unsure)), (1000, 0));
     }
 }

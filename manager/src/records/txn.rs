@@ -313,10 +313,16 @@ impl Txn {
     }
 
     /// Notes that a device's function, if it is known, is in this state, and since now if it was in
-    /// another one; whether it was.
+    /// another one; whether it was. A slot that was empty, or is looked at, may have another device by
+    /// now, with other functions: that it is free is known by the inventory only
+    /// ([`put_device`](Self::put_device)), whatever was said of it before or is said earlier.
     pub fn device_became(&mut self, address: &FunctionAddress, state: DeviceState) -> bool {
         let known = self.tables.devices.get(address);
         let Some(device) = known.filter(|device| device.state != state) else { return false };
+        let is_unknown = matches!(device.state, DeviceState::Empty | DeviceState::Probing);
+        if is_unknown && state == DeviceState::Free {
+            return false;
+        }
         let device = DeviceRecord { state, since: self.now, ..DeviceRecord::clone(device) };
         self.put_device(device);
         true

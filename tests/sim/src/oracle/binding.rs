@@ -10,7 +10,11 @@ use super::{Verdict, Violation};
 use crate::host::{host_name, slot_name};
 use proxy_core::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 use tlp_codec::tlp::Class;
+
+/// What was sent so long ago has come or never will.
+const MIXED_UP: Duration = Duration::from_secs(5);
 
 /// One binding, for ever: its epoch is never used again.
 #[derive(Debug)]
@@ -52,6 +56,8 @@ pub(crate) struct Binding {
     given_up: BTreeSet<u64>,
     /// When the last one did.
     gave_up: Option<Instant>,
+    /// When a request was sent last that may be given up before it comes to the device.
+    unsure: Option<Instant>,
 }
 
 /// How much a binding has to hold.
@@ -116,6 +122,7 @@ impl Bindings {
                 placed: false,
                 given_up: BTreeSet::new(),
                 gave_up: None,
+                unsure: None,
             });
         }
         if self.all[index].host != host {
@@ -311,7 +318,16 @@ impl Binding {
         let forgotten = seen.class == Class::Completion && self.has_forgotten(request);
         let lost = given_up || self.given_up.contains(&request) || forgotten;
         let optional = !self.is_sound() || lost;
+        if given_up {
+            self.unsure = Some(now);
+        }
         self.down.send(now, seen, request, optional);
+    }
+
+    /// Whether of two requests that are alike one may have been lost, so that what the device answered
+    /// to one counts as its answer to the other.
+    pub(crate) fn may_mix_up(&self, now: Instant) -> bool {
+        !self.is_sound() || self.unsure.is_some_and(|at| now.saturating_since(at) < MIXED_UP)
     }
 
     /// A TLP of the device was taken in.

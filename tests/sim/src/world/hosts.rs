@@ -180,12 +180,19 @@ fn came_back(
     // What a proxy says when a binding is over may be what its device had said wrongly, too, and what
     // is lost.
     let is_last_word = is_made_up(tlp) && binding.up.is_closed();
-    if !is_last_word && binding.up.knows(&seen, Some(request)) {
-        return binding.up.deliver(seen, Some(request)).map(|_| ());
+    let named = match binding.up.knows(&seen, Some(request)) && !is_last_word {
+        true => Some(binding.up.deliver(seen, Some(request)).map(|_| ())),
+        false => None,
+    };
+    if let Some(Ok(())) = named {
+        return Ok(());
     }
     // Of two requests that were alike, one may have been lost: the answer names the other one.
-    if !is_last_word && !binding.is_sound() && binding.up.knows(&seen, None) {
+    if !is_last_word && binding.may_mix_up(causes.now) && binding.up.knows(&seen, None) {
         return binding.up.deliver(seen, None).map(|_| ());
+    }
+    if let Some(wrong) = named {
+        return wrong;
     }
     // What a proxy says by itself, of a device that is not ready, too.
     let status = Packet::new_checked(tlp).map(|packet| packet.status());

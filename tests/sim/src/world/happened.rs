@@ -1,0 +1,100 @@
+//! What happened in a run, counted.
+
+use super::World;
+use super::hosts::HostNode;
+#[cfg(test)]
+use crate::host::FUNCTIONS;
+use crate::lender::Lender;
+use crate::run::Frames;
+use proxy_core::host::HostRole;
+#[cfg(test)]
+use proxy_core::time::Instant;
+use std::collections::BTreeMap;
+
+impl World {
+    /// TLPs that were given out at the other end of the fabric.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.bindings.delivered()
+    }
+
+    /// Operations of drivers that ended well.
+    pub(crate) fn done(&self) -> u64 {
+        self.hosts.iter().map(|host| host.os.done()).sum()
+    }
+
+    /// When the schedule began.
+    #[cfg(test)]
+    pub(crate) fn began(&self) -> Option<Instant> {
+        self.began
+    }
+
+    /// Operations that ended well, for each port of a host.
+    #[cfg(test)]
+    pub(crate) fn done_by_port(&self, host: usize) -> Vec<u64> {
+        let host = &self.hosts[host];
+        let done = |port| host.os.driver(port).map_or(0, |driver| driver.done());
+        let all = |first: usize| (first..first + FUNCTIONS).map(done).sum();
+        (0..host.ports.len()).step_by(FUNCTIONS).map(all).collect()
+    }
+
+    /// Frames that were sent, lost, and marked.
+    pub(crate) fn frames(&self) -> Frames {
+        Frames { sent: self.network.sent, lost: self.network.lost, marked: self.network.marked }
+    }
+
+    /// How often what a profile may be for happened, by its name.
+    pub(crate) fn what_happened(&self) -> BTreeMap<&'static str, u64> {
+        let counts = self.wire.counts;
+        let manager = match &self.lender {
+            Lender::Manager(manager) => manager.served(),
+            Lender::Director(_) => [0; 3],
+        };
+        let all = [
+            ("devices replaced", manager[0]),
+            ("places emptied", manager[1]),
+            ("operations called back", manager[2]),
+            ("limits reached", counts.limited),
+            ("TLPs with a choice of paths", counts.chosen),
+            ("TLPs beside their paths", counts.astray),
+            ("changes of the number of paths", counts.changes),
+            ("TLPs between devices", self.bindings.aside),
+            ("TLPs between devices by a root complex", self.bindings.by_root),
+            ("transfers between devices that were right", self.peers_right()),
+            ("operations of further functions", self.done_by_others()),
+            ("TLPs past what a root complex did not take", self.passed_at_roots()),
+            ("TLPs given up for devices that take nothing", self.given_up()),
+            ("turns of wires", self.hosts.iter().map(|host| host.wires.turns).sum()),
+            ("frames lost where the other direction went on", self.network.lost_one_way),
+        ];
+        all.into_iter().chain(self.came.list()).collect()
+    }
+
+    /// Operations of devices' further functions, by the drivers that are there.
+    fn done_by_others(&self) -> u64 {
+        let others = |host: &HostNode| -> u64 {
+            let ports = (0..host.ports.len()).filter(|port| *port != crate::host::first(*port));
+            ports.filter_map(|port| host.os.driver(port)).map(|driver| driver.done()).sum()
+        };
+        self.hosts.iter().map(others).sum()
+    }
+
+    /// TLPs that root complexes took while they took none of another class.
+    fn passed_at_roots(&self) -> u64 {
+        self.hosts.iter().map(|host| host.room.passed).sum()
+    }
+
+    /// TLPs that the hosts' proxies that are there have given up.
+    fn given_up(&self) -> u64 {
+        self.hosts.iter().flat_map(|host| &host.role).map(HostRole::given_up).sum()
+    }
+
+    /// Transfers between devices of which what they left was looked at.
+    fn peers_right(&self) -> u64 {
+        self.hosts.iter().map(|host| host.os.peers_right()).sum()
+    }
+
+    /// Bindings that there were.
+    pub(crate) fn binding_count(&self) -> usize {
+        self.bindings.all().len()
+    }
+}
