@@ -10,13 +10,12 @@ mod operator;
 
 use crate::director::{Order, Terms};
 use life::{Heard, Life, MemoryStore};
-use operator::Wish;
 use manager::config::Settings;
 use manager::records::next_generation;
 use manager::types::{Desired, EventKind, NodeName, Phase, Place, SlotAddress};
+use operator::Wish;
 use proxy_core::control::{
-    CONTROL_VERSION, FromProxy, Hello, OperationId, PathAddress, RoleKind, Share, Term,
-    ToProxy,
+    CONTROL_VERSION, FromProxy, Hello, OperationId, PathAddress, RoleKind, Share, Term, ToProxy,
 };
 use proxy_core::time::Instant;
 use std::collections::BTreeSet;
@@ -108,7 +107,8 @@ impl Managed {
         terms: Terms,
     ) -> Self {
         let wish = |&(host, _, at_box, slot): &(usize, usize, usize, usize)| {
-            let slot = SlotAddress::new(name(hosts, hosts + at_box), crate::director::slot_id(slot));
+            let slot =
+                SlotAddress::new(name(hosts, hosts + at_box), crate::director::slot_id(slot));
             Wish::new(host, slot.expect("a slot"))
         };
         let store = Arc::new(MemoryStore::default());

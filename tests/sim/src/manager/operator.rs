@@ -10,7 +10,8 @@ use manager::operations::{self, ReleaseMode, ReleaseTarget, choosing, holds};
 use manager::planner::PlanRequest;
 use manager::records::Tables;
 use manager::types::{
-    AllocationId, DeviceState, OperationId, OperationKind, OperationRecord, OperationState, Place, SlotAddress,
+    AllocationId, DeviceState, OperationId, OperationKind, OperationRecord, OperationState, Place,
+    SlotAddress,
 };
 use proxy_core::control::Request;
 use proxy_core::time::Instant;

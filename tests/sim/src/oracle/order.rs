@@ -221,8 +221,11 @@ impl Flow {
         };
         let sent = self.under_way[class as usize][at];
         if class != Class::Posted && !(apart && class == Class::Completion) {
-            // Of the posted ones that it passed, and which may be lost, none comes any more.
-            let before = |posted: &Sent| posted.number < sent.number;
+            // Of the posted ones that it passed, and which may be lost, none comes any more. Of several
+            // that are alike it may be the first.
+            let first = self.alike(&seen, request).map(|(_, alike)| alike.number).min();
+            let first = first.unwrap_or(sent.number);
+            let before = |posted: &Sent| posted.number < first;
             let passed = |posted: &Sent| !sent.seen.may_pass_posted(&posted.seen);
             let posted = &mut self.under_way[Class::Posted as usize];
             if posted.iter().take_while(|posted| before(posted)).any(passed) {

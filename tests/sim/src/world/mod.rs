@@ -5,6 +5,8 @@ mod boxes;
 mod causes;
 mod check;
 mod control;
+#[cfg(test)]
+mod crashes;
 mod faults;
 mod happened;
 mod hosts;
@@ -19,8 +21,6 @@ mod spin;
 mod standing;
 mod tables;
 mod terms;
-#[cfg(test)]
-mod crashes;
 #[cfg(test)]
 mod tests;
 
