@@ -74,7 +74,7 @@ fn the_managers_own_code_lends_on_terms() {
     let wanted = [
         ("limits reached", 50),
         ("TLPs with a choice of paths", 2000),
-        ("operations of further functions", 500),
+        ("operations of further functions", 30),
     ];
     check("lending", &wanted);
 }
