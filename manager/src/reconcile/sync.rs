@@ -13,22 +13,22 @@ use std::time::Duration;
 /// After this time a device that a box had, and which is away, may have been carried elsewhere.
 const LONG_AWAY: Duration = Duration::from_secs(60);
 
-/// After something was taken out, or may have to be, the tables are read again at once, and if it is still there, each time
-/// after a wait that is twice as long, from this one on.
+/// After something was taken out, or may have to be, the tables are read again at once, and if it is
+/// still there, each time after a wait that is twice as long, from this one on.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Whether something was taken out of a proxy's tables, or may have to be.
+/// When a proxy's tables have to be looked at again.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Took {
-    Out,
-    /// Not yet: it was somebody's when the table began to be read.
-    Unsure,
-    Nothing,
+enum Again {
+    /// Something was taken out, or may have to be: it was somebody's when the table began to be read.
+    Soon,
+    /// Now and then.
+    Later,
 }
 
-impl Took {
+impl Again {
     const fn of(unsure: bool) -> Self {
-        if unsure { Self::Unsure } else { Self::Nothing }
+        if unsure { Self::Soon } else { Self::Later }
     }
 }
 
@@ -41,8 +41,8 @@ pub async fn run(manager: &Arc<Manager>, session: &Arc<Session>) {
             Role::Box => sync_box(manager, session).await,
             Role::Host => sync_host(manager, session).await,
         };
-        let took = match synced {
-            Ok(took) => took,
+        let again = match synced {
+            Ok(again) => again,
             Err(error) => {
                 tracing::warn!("{}: its tables cannot be read: {error}", session.name());
                 return;
@@ -54,15 +54,15 @@ pub async fn run(manager: &Arc<Manager>, session: &Arc<Session>) {
         tokio::select! {
             biased;
             () = session.sync.notified() => {}
-            () = tokio::time::sleep(look_again(&mut in_a_row, took, manager.settings.reconcile_interval)) => {}
+            () = tokio::time::sleep(look_again(&mut in_a_row, again, manager.settings.reconcile_interval)) => {}
         }
     }
 }
 
 /// When to look again, at the latest. A proxy that says that it has taken something out and has it
 /// still is not asked without a pause.
-fn look_again(in_a_row: &mut u32, took: Took, interval: Duration) -> Duration {
-    if took == Took::Nothing {
+fn look_again(in_a_row: &mut u32, again: Again, interval: Duration) -> Duration {
+    if again == Again::Later {
         *in_a_row = 0;
         return interval;
     }
@@ -137,7 +137,7 @@ pub async fn read_inventory(
     session.read_all(ask, page, manager.settings.request_bound).await
 }
 
-async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took, RequestError> {
+async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Again, RequestError> {
     let (name, told) = (session.name(), session.told());
     let inventory = read_inventory(manager, session).await?;
     let size = session.identity().size;
@@ -155,15 +155,15 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took
         compare::take_moved(txn, name, |other| is_long_away(manager, other));
         diff
     });
-    let Ok(diff) = changed.await else { return Ok(Took::Nothing) };
+    let Ok(diff) = changed.await else { return Ok(Again::Later) };
     session.set_read(told);
-    let mut took = Took::of(diff.unsure);
+    let mut again = Again::of(diff.unsure);
     // Before they are taken out: nobody gets a slot meanwhile, and nothing is forgotten by a crash.
     erase_orphans(manager, name, &diff.stray).await;
     for stray in diff.stray {
         // The host first: it must not use what the box is about to reset.
         if let Some(host) = stray.host.and_then(|node| host_session(manager, node))
-            && let Ok(Took::Out | Took::Unsure) = sync_host(manager, &host).await
+            && let Ok(Again::Soon) = sync_host(manager, &host).await
         {
             host.sync.notify_one();
         }
@@ -173,7 +173,7 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took
                 let detail = format!("{name} had {} without a record", stray.key);
                 let event = EventRecord::new(EventKind::OrphanRemoved, detail);
                 manager.event_soon(event.node(name));
-                took = Took::Out;
+                again = Again::Soon;
             }
             Err(RequestError::Refused(error)) => {
                 tracing::warn!("{name} keeps {}, which no record has: {error}", stray.key);
@@ -181,7 +181,7 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took
             Err(error) => return Err(error),
         }
     }
-    Ok(took)
+    Ok(again)
 }
 
 /// Says what of a proxy's report cannot be, unless that was so the last time.
@@ -230,7 +230,7 @@ fn host_session(manager: &Manager, node: tlp_codec::ids::NodeId) -> Option<Arc<S
     manager.registry.get(&tables.node_by_number(node)?.name)
 }
 
-async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Took, RequestError> {
+async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Again, RequestError> {
     let name = session.name();
     let before = manager.records.snapshot();
     let table = read_mapping(manager, session).await?;
@@ -239,9 +239,9 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Too
     let incarnation = session.identity().incarnation;
     let changed =
         manager.records.apply(|txn| compare::host_table(txn, &before, name, incarnation, &table));
-    let Ok(diff) = changed.await else { return Ok(Took::Nothing) };
+    let Ok(diff) = changed.await else { return Ok(Again::Later) };
     session.set_stray_ports(diff.stray_ports);
-    let mut took = Took::of(diff.unsure);
+    let mut again = Again::of(diff.unsure);
     for stray in diff.stray {
         let diff::StrayPort { port, box_node, slot, epoch } = stray;
         let mode = Removal::Force;
@@ -251,7 +251,7 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Too
                 let detail = format!("{name} had epoch {epoch} at port {port}, which is nobody's");
                 let event = EventRecord::new(EventKind::OrphanRemoved, detail);
                 manager.event_soon(event.node(name));
-                took = Took::Out;
+                again = Again::Soon;
             }
             Err(RequestError::Refused(error)) => {
                 tracing::warn!("{name} keeps a binding at port {port} without a record: {error}");
@@ -259,7 +259,7 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Too
             Err(error) => return Err(error),
         }
     }
-    Ok(took)
+    Ok(again)
 }
 
 #[cfg(test)]
@@ -269,8 +269,8 @@ mod tests {
     #[test]
     fn a_proxy_that_keeps_what_it_says_that_it_took_out_is_asked_less_and_less() {
         let (mut in_a_row, interval) = (0, Duration::from_secs(1));
-        let mut looks = |took| look_again(&mut in_a_row, took, interval).as_millis();
-        assert_eq!([0; 6].map(|_| looks(Took::Out)), [0, 100, 200, 400, 800, 1000]);
-        assert_eq!((looks(Took::Nothing), looks(Took::Unsure)), (1000, 0));
+        let mut looks = |again| look_again(&mut in_a_row, again, interval).as_millis();
+        assert_eq!([0; 6].map(|_| looks(Again::Soon)), [0, 100, 200, 400, 800, 1000]);
+        assert_eq!((looks(Again::Later), looks(Again::Soon)), (1000, 0));
     }
 }

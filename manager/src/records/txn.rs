@@ -315,7 +315,7 @@ impl Txn {
     /// Notes that a device's function, if it is known, is in this state, and since now if it was in
     /// another one; whether it was. A slot that was empty, or is looked at, may have another device by
     /// now, with other functions: that it is free is known by the inventory only
-    /// ([`put_device`](Self::put_device)), whatever was said of it before or is said earlier.
+    /// ([`put_device`](Self::put_device)), whatever else is said of it.
     pub fn device_became(&mut self, address: &FunctionAddress, state: DeviceState) -> bool {
         let known = self.tables.devices.get(address);
         let Some(device) = known.filter(|device| device.state != state) else { return false };

@@ -232,10 +232,7 @@ impl BoxRole {
                 function,
                 host_node: binding.map_or(0, |b| b.host.get()),
                 path_set: binding.map_or(PathSet(0), |b| b.path_set),
-                epoch: binding
-                    .map(|b| b.key.epoch.bits())
-                    .or(found.map(|f| f.highest_epoch))
-                    .unwrap_or(slot.past_epoch),
+                epoch: binding.map_or(slot.highest_epoch(index), |b| b.key.epoch.bits()),
                 windows: binding.map_or(Vec::new(), |b| b.windows.clone()),
             }
         })

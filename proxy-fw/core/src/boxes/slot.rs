@@ -40,7 +40,7 @@ pub(super) struct Slot {
     pub(super) functions: Vec<Function, SLOT_FUNCTIONS>,
     /// The highest epoch of functions that were here before: epochs of a slot only grow, whatever
     /// is in it.
-    pub(super) past_epoch: u32,
+    past_epoch: u32,
     /// What the proxy itself sends to the device, but for its requests that are non-posted.
     pub(super) egress: TlpQueue,
     /// Those. The others do not wait behind one for which the device has no room.
@@ -460,8 +460,13 @@ impl Slot {
             revision: facts.revision,
             serial: facts.serial,
             bars: facts.bars,
-            highest_epoch: entry.map_or(self.past_epoch, |f| f.highest_epoch),
+            highest_epoch: self.highest_epoch(index),
         })
+    }
+
+    /// The highest epoch that the function at a place has had; of an empty slot, that what was in it had.
+    pub(super) fn highest_epoch(&self, index: usize) -> u32 {
+        self.functions.get(index).map_or(self.past_epoch, |f| f.highest_epoch)
     }
 }
 

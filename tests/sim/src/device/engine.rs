@@ -253,37 +253,32 @@ impl Model {
     }
 
     fn read_next(&mut self, transfer: &mut Transfer) {
-        // Its tag is chosen when its proxy takes it.
-        let tag = Tag::new(0).expect("a tag");
         let (address, length) = Self::piece(transfer, self.config.max_read());
-        let (enables, length_dw) = ByteEnables::for_range(address, length);
-        let kind = Kind::MemRead {
-            requester: Bdf::from_bits(self.id),
-            tag,
-            address: address & !3,
-            length_dw,
-            enables,
-            hint: None,
-            locked: false,
-        };
-        let mut repr = Repr::new(kind);
-        repr.attributes = transfer.command.attributes();
-        self.dresser.request(&mut repr, transfer.class);
-        let part = Part { transfer: transfer.number, at: transfer.asked };
-        self.end.out.push(&repr, Mark::Asks(part));
+        self.ask_for(transfer, address, ByteEnables::for_range(address, length));
         transfer.asked += length as u32;
-        transfer.outstanding += 1;
     }
 
     /// A read of no bytes, which passes nothing that is posted, and so is not answered before that is
     /// there (PCIe 5.0 section 2.2.5).
     fn flush(&mut self, transfer: &mut Transfer) {
+        let nothing = (ByteEnables { first: 0, last: 0 }, 1);
+        self.ask_for(transfer, transfer.command.address, nothing);
+    }
+
+    /// Sends a read, of so many doublewords.
+    fn ask_for(
+        &mut self,
+        transfer: &mut Transfer,
+        address: u64,
+        (enables, length_dw): (ByteEnables, u16),
+    ) {
         let kind = Kind::MemRead {
             requester: Bdf::from_bits(self.id),
+            // It is chosen when its proxy takes it.
             tag: Tag::new(0).expect("a tag"),
-            address: transfer.command.address & !3,
-            length_dw: 1,
-            enables: ByteEnables { first: 0, last: 0 },
+            address: address & !3,
+            length_dw,
+            enables,
             hint: None,
             locked: false,
         };

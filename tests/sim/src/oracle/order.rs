@@ -223,8 +223,8 @@ impl Flow {
         if class != Class::Posted && !(apart && class == Class::Completion) {
             // Of the posted ones that it passed, and which may be lost, none comes any more. Of several
             // that are alike it may be the first.
-            let first = self.alike(&seen, request).map(|(_, alike)| alike.number).min();
-            let first = first.unwrap_or(sent.number);
+            let alike = self.alike(&seen, request).next();
+            let first = alike.map_or(sent.number, |(_, first)| first.number);
             let before = |posted: &Sent| posted.number < first;
             let passed = |posted: &Sent| !sent.seen.may_pass_posted(&posted.seen);
             let posted = &mut self.under_way[Class::Posted as usize];

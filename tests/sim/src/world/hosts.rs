@@ -180,19 +180,18 @@ fn came_back(
     // What a proxy says when a binding is over may be what its device had said wrongly, too, and what
     // is lost.
     let is_last_word = is_made_up(tlp) && binding.up.is_closed();
-    let named = match binding.up.knows(&seen, Some(request)) && !is_last_word {
-        true => Some(binding.up.deliver(seen, Some(request)).map(|_| ())),
-        false => None,
-    };
-    if let Some(Ok(())) = named {
-        return Ok(());
-    }
+    let is_known = |binding: &Binding, request| !is_last_word && binding.up.knows(&seen, request);
+    let named = is_known(binding, Some(request)).then(|| binding.up.deliver(seen, Some(request)));
     // Of two requests that were alike, one may have been lost: the answer names the other one.
-    if !is_last_word && binding.may_mix_up(causes.now) && binding.up.knows(&seen, None) {
-        return binding.up.deliver(seen, None).map(|_| ());
-    }
-    if let Some(wrong) = named {
-        return wrong;
+    let named = match named {
+        Some(Ok(_)) => return Ok(()),
+        _ if binding.may_mix_up(causes.now) && is_known(binding, None) => {
+            Some(binding.up.deliver(seen, None))
+        }
+        named => named,
+    };
+    if let Some(verdict) = named {
+        return verdict.map(|_| ());
     }
     // What a proxy says by itself, of a device that is not ready, too.
     let status = Packet::new_checked(tlp).map(|packet| packet.status());

@@ -36,12 +36,19 @@ fn place(request: &Request) -> Option<(u8, u32)> {
         Request::SetPeer(peer) => Some((0, peer.node.get().into())),
         Request::RemovePeer(node) => Some((0, node.get().into())),
         Request::BindSlot(binding) => {
-            let (slot, function) = (binding.key.slot.get(), binding.key.function.get());
-            Some((1, u32::from(slot) << 16 | u32::from(function)))
+            Some(place_of_slot(binding.key.slot.get(), binding.key.function.get()))
         }
-        Request::BindPort(binding) => Some((2, binding.port.get().into())),
+        Request::BindPort(binding) => Some(place_of_port(binding.port.get())),
         _ => None,
     }
+}
+
+fn place_of_slot(slot: u8, function: u16) -> (u8, u32) {
+    (1, u32::from(slot) << 16 | u32::from(function))
+}
+
+fn place_of_port(port: u8) -> (u8, u32) {
+    (2, port.into())
 }
 
 /// Whether a request writes something into a proxy's tables.
@@ -79,7 +86,7 @@ impl World {
             let Some(role) = &node.role else { continue };
             let ports = role.switch().port_ids().map(|port| role.mapping_entry(port));
             for entry in ports.filter(|entry| entry.used) {
-                let written = self.written(host, (2, entry.port.get().into()));
+                let written = self.written(host, place_of_port(entry.port.get()));
                 let at_box = usize::from(entry.box_node) - 1 - hosts;
                 at_hosts.extend(entry.functions.iter().map(|(function, epoch)| Lent {
                     host,
@@ -97,7 +104,7 @@ impl World {
             let entries = node.role.iter().flat_map(|role| role.slot_entries());
             at_boxes.extend(entries.filter(|entry| entry.used).map(|entry| {
                 let (slot, function) = (entry.slot.get(), entry.function.get());
-                let place = (1, u32::from(slot) << 16 | u32::from(function));
+                let place = place_of_slot(slot, function);
                 let host = usize::from(entry.host_node) - 1;
                 let share = share(self.written(hosts + at_box, place));
                 let (epoch, paths) = (entry.epoch, entry.path_set.0);
@@ -118,11 +125,8 @@ impl World {
         let (at_hosts, at_boxes) = self.lent();
         for lent in at_hosts.iter().chain(&at_boxes) {
             let (node, at) = match lent.port {
-                Some(port) => (lent.host, (2, u32::from(port))),
-                None => {
-                    let at = u32::from(lent.slot) << 16 | u32::from(lent.function);
-                    (hosts + lent.at_box, (1, at))
-                }
+                Some(port) => (lent.host, place_of_port(port)),
+                None => (hosts + lent.at_box, place_of_slot(lent.slot, lent.function)),
             };
             let right = match self.written(node, at) {
                 Some(Request::BindPort(b)) => {

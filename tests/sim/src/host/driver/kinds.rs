@@ -41,7 +41,8 @@ impl ModelDriver {
             let length = random.between(1, AREA as u64) as usize;
             let from = random.below((AREA - length + 1) as u64) as usize;
             self.kinds.reading += 1;
-            return self.ask_for_bytes(out, device::part(0) + from as u64, length, from);
+            let question = Question::Wide { from: from as u16 };
+            return self.ask_for_bytes(out, device::part(0) + from as u64, length, question);
         }
         let length =
             if whole { AREA } else { random.between(1, self.payload.min(AREA) as u64) as usize };
@@ -61,10 +62,16 @@ impl ModelDriver {
         self.done += 1;
     }
 
-    fn ask_for_bytes(&mut self, out: &mut Egress<Purpose>, at: u64, length: usize, from: usize) {
+    /// Reads bytes of the device's registers, wherever they begin.
+    pub(super) fn ask_for_bytes(
+        &mut self,
+        out: &mut Egress<Purpose>,
+        at: u64,
+        length: usize,
+        question: Question,
+    ) {
         let address = self.registers(self.port) + at;
         let (enables, length_dw) = ByteEnables::for_range(address, length);
-        let question = Question::Wide { from: from as u16 };
         self.ask(out, question, |requester, tag| Kind::MemRead {
             requester,
             tag,

@@ -10,7 +10,7 @@ use crate::oracle::completion::Completed;
 use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use crate::random::Random;
-use tlp_codec::tlp::{AtomicOp, ByteEnables, Kind};
+use tlp_codec::tlp::{AtomicOp, Kind};
 
 /// What it has asked for so far.
 #[derive(Debug, Default)]
@@ -45,18 +45,8 @@ impl ModelDriver {
         }
         let length = random.between(1, BLOCK.1);
         let from = random.below(BLOCK.1 - length + 1);
-        let address = self.registers(self.port) + BLOCK.0 + from;
-        let (enables, length_dw) = ByteEnables::for_range(address, length as usize);
         let question = Question::Block { from: from as u16 };
-        self.ask(out, question, |requester, tag| Kind::MemRead {
-            requester,
-            tag,
-            address: address & !3,
-            length_dw,
-            enables,
-            hint: None,
-            locked: false,
-        });
+        self.ask_for_bytes(out, BLOCK.0 + from, length as usize, question);
     }
 
     /// An atomic of another kind than the addition of 8 bytes.
