@@ -3,6 +3,9 @@
 use crate::capture::Captured;
 use crate::compare::{self, Decoded, has_expert};
 use crate::tshark;
+use pcap_file::pcapng::blocks::interface_statistics::{
+    InterfaceStatisticsBlock, InterfaceStatisticsOption,
+};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -13,6 +16,13 @@ use tlp_codec::fabric::{ETHERTYPE, Frame};
 
 /// Packets that are compared: opening, enumeration and the first transfers.
 const MOST: usize = 1000;
+
+/// What the kernel holds for `dumpcap`, in MiB: more than all that the demo sends, so that a
+/// machine that leaves `dumpcap` no processor for a while loses no frame of the capture.
+const BUFFER_MIB: &str = "64";
+
+/// A packet to nobody that is captured behind the demo's own.
+const LAST: &str = "behind all that the demo sent";
 
 const BOUND: Duration = Duration::from_secs(60);
 
@@ -60,7 +70,7 @@ struct Dump(Child);
 
 impl Dump {
     fn start(mut command: Command, file: &Path) -> Self {
-        command.args(["-q", "-i", "lo", "-f", "udp", "-w"]).arg(file);
+        command.args(["-q", "-i", "lo", "-f", "udp", "-B", BUFFER_MIB, "-w"]).arg(file);
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("dumpcap");
         // It has written its file's header before it captures.
         let deadline = Instant::now() + BOUND;
@@ -71,11 +81,32 @@ impl Dump {
         Self(child)
     }
 
-    fn stop(mut self) {
+    /// Ends it once what was sent before is in its file: it throws away what it did not read yet.
+    fn stop(mut self, space: &Space, file: &Path) {
+        let sent = run(space.command("bash").args([
+            "-c",
+            "printf '%s' \"$0\" > /dev/udp/127.0.0.1/9",
+            LAST,
+        ]));
+        assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+        let deadline = Instant::now() + BOUND;
+        let written = || std::fs::read(file).expect("the capture");
+        while !written().windows(LAST.len()).any(|bytes| bytes == LAST.as_bytes()) {
+            assert!(Instant::now() < deadline, "dumpcap does not write what was sent");
+            std::thread::sleep(Duration::from_millis(50));
+        }
         // SAFETY: kill(2) has no memory effects; the child is not reaped yet.
         unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
         self.0.wait().expect("it is a child");
     }
+}
+
+/// The packets that a capture's interface had no room for; `None` where it does not say.
+fn dropped(statistics: &InterfaceStatisticsBlock) -> Option<u64> {
+    statistics.options.iter().find_map(|option| match option {
+        InterfaceStatisticsOption::IsbIfDrop(packets) => Some(*packets),
+        _ => None,
+    })
 }
 
 /// The frames of the first packets of a capture of UDP over IPv4 in Ethernet, by packet.
@@ -84,9 +115,19 @@ fn frames(file: &Path) -> Vec<Vec<Captured>> {
     let mut reader = PcapNgReader::new(std::fs::File::open(file).expect("the capture")).unwrap();
     let mut packets = Vec::new();
     while let Some(block) = reader.next_block() {
-        let Block::EnhancedPacket(packet) = block.expect("a block") else { continue };
+        let packet = match block.expect("a block") {
+            Block::EnhancedPacket(packet) if packets.len() < MOST => packet,
+            Block::InterfaceStatistics(statistics) => {
+                assert_eq!(dropped(&statistics), Some(0), "dumpcap lost packets of the capture");
+                continue;
+            }
+            _ => continue,
+        };
         assert_ne!(packet.data[12..14], ETHERTYPE.to_be_bytes());
         let (mut frames, mut rest) = (Vec::new(), &packet.data[HEADERS..]);
+        if rest == LAST.as_bytes() {
+            continue;
+        }
         while !rest.is_empty() {
             let length = Frame::new_checked(rest).expect("a frame").frame_len();
             let (frame, behind) = rest.split_at(length);
@@ -94,9 +135,6 @@ fn frames(file: &Path) -> Vec<Vec<Captured>> {
             rest = behind;
         }
         packets.push(frames);
-        if packets.len() == MOST {
-            break;
-        }
     }
     packets
 }
@@ -123,8 +161,7 @@ fn the_demos_traffic_is_shown_as_the_codec_reads_it() {
     demo.args(["--button-ms", "100", "--bandwidth-mib", "1", "--reads", "20", "--json"]);
     let ended = run(demo.arg(&input));
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    // What it has under way is written before it ends.
-    dump.stop();
+    dump.stop(&space, &path);
     let packets = frames(&path);
     // The machine that sends captures what its kernel was given at once.
     let most = packets.iter().map(Vec::len).max();
