@@ -101,11 +101,12 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When an address or the store cannot be used. The store is not touched if an address cannot.
+    /// When an address or the store cannot be used, for [`FREED`] if somebody has it. The store is
+    /// not touched if an address cannot.
     pub async fn new(config: Config) -> Result<Self, ServeError> {
-        let listener = Place::take(config.listen, "REST API", "--listen")?;
-        let control = Place::take(config.control, "control server", "--control")?;
-        let store = EmbeddedStore::open(&config.store)?;
+        let listener = freed(|| Place::take(config.listen, "REST API", "--listen")).await?;
+        let control = freed(|| Place::take(config.control, "control server", "--control")).await?;
+        let store = freed(|| Ok(EmbeddedStore::open(&config.store)?)).await?;
         let went_back = store.went_back().map(|kept| {
             format!(
                 "the last write before the manager was killed is not in the store {} as it was \
@@ -224,6 +225,27 @@ async fn panicked(parts: &mut JoinSet<()>) -> JoinError {
         }
     }
     std::future::pending().await
+}
+
+/// How long an address or a store that is in use is waited for. A manager that was killed while it
+/// began a program leaves both to that program's process until it is that program: a moment, which
+/// a supervisor that starts the next manager at once meets.
+const FREED: Duration = Duration::from_secs(2);
+
+/// What is to be had, once nobody else has it.
+async fn freed<T>(mut take: impl FnMut() -> Result<T, ServeError>) -> Result<T, ServeError> {
+    const EVERY: Duration = Duration::from_millis(20);
+    let deadline = tokio::time::Instant::now() + FREED;
+    loop {
+        match take() {
+            Err(ServeError::AddressInUse { .. } | ServeError::Store(StoreError::Locked(_)))
+                if tokio::time::Instant::now() < deadline =>
+            {
+                tokio::time::sleep(EVERY).await;
+            }
+            taken => return taken,
+        }
+    }
 }
 
 /// Connections that have come and wait to be accepted: as many as all proxies are that come back
@@ -354,5 +376,24 @@ mod tests {
         assert!(error.is_panic());
         let ended = panicked(&mut parts);
         assert!(tokio::time::timeout(Duration::from_millis(1), ended).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_somebody_has_for_a_moment_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = held.local_addr().unwrap();
+        let take = || Place::take(address, "REST API", "--listen").map(drop);
+        let open = || Ok(EmbeddedStore::open(&path).map(drop)?);
+        let store = EmbeddedStore::open(&path).unwrap();
+        // It is not waited for for ever.
+        assert!(matches!(freed(take).await, Err(ServeError::AddressInUse { .. })));
+        assert!(matches!(freed(open).await, Err(ServeError::Store(StoreError::Locked(_)))));
+        tokio::spawn(async move {
+            tokio::time::sleep(FREED / 2).await;
+            drop((held, store));
+        });
+        tokio::try_join!(freed(take), freed(open)).unwrap();
     }
 }
