@@ -202,7 +202,8 @@ fn is_long_away(manager: &Manager, name: &NodeName) -> bool {
         && registry.left_ago(name).is_none_or(|ago| ago >= LONG_AWAY)
 }
 
-/// What nobody knows to have been lent has data of somebody, too.
+/// What nobody knows to have been lent has data of somebody, too: after a restore also of another
+/// tenant than the one who has the slot by the records, and who is not given it.
 async fn erase_orphans(manager: &Arc<Manager>, name: &NodeName, strays: &[StraySlot]) {
     let mut slots: BTreeMap<SlotAddress, Vec<FunctionEpoch>> = BTreeMap::new();
     for StraySlot { key, .. } in strays {
@@ -215,7 +216,7 @@ async fn erase_orphans(manager: &Arc<Manager>, name: &NodeName, strays: &[StrayS
     }
     let begun = manager.records.apply(|txn| {
         for (slot, functions) in &slots {
-            if txn.binding_at_slot(slot).is_none() && txn.erasure_at(slot).is_none() {
+            if txn.erasure_at(slot).is_none() {
                 crate::erasure::begin(txn, &manager.settings.erase, slot, functions, None);
             }
         }

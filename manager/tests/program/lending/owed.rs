@@ -1,7 +1,7 @@
 //! Devices that are taken out of their slots before they are erased, and come back somewhere.
 
 use super::pair;
-use crate::common::fake::{Fake, Script, boxed};
+use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{Manager, eventually};
 use proxy_core::control::{BindingFailure, Erasure, Event, Reply, Request, SlotState};
 use serde_json::{Value, json};
@@ -333,4 +333,39 @@ fn what_was_swapped_while_its_box_was_off_is_found_when_the_box_has_looked() {
     assert_eq!((&owed["serial"], &owed["host"]), (&json!("0000000000000077"), &json!("host1")));
     at_box.set_device(2, Some(SERIAL));
     wait_erasure(&manager, "erase-1", "done");
+}
+
+/// By the records of the backup it is still who had it then.
+#[test]
+fn what_another_one_has_had_since_the_backup_is_not_given_to_who_had_it_then() {
+    let mut manager = Manager::with_settings(RULES, &[]);
+    let (at_host, at_box) = pair(&manager);
+    let other = Fake::join(manager.control, host("host2", 1), "");
+    manager.wait_ready(&["host2"]);
+    lent(&manager, 1, "box1");
+    manager.json(&["backup", "--out", "pool.backup"]);
+    manager.text(&["release", "alloc-1"]);
+    manager.wait_slot("box1/1", "free");
+    manager.text(&["allocate", "--host", "host2", "--box", "box1", "--slot", "1"]);
+    assert!(at_box.bound(1).is_some());
+    never_done(&at_box);
+    let [host_again, other_again, box_again] = [at_host, other, at_box].map(Fake::leave);
+    manager.terminate();
+    manager.text(&["restore", "--from", "pool.backup", "--store", "store.redb"]);
+    manager.run();
+    let at_box = Fake::insist(manager.control, box_again.0, box_again.1);
+    let _host = Fake::insist(manager.control, host_again.0, host_again.1);
+    let other = Fake::insist(manager.control, other_again.0, other_again.1);
+    manager.wait_event("trouble", "slot box1/1 has a device now that another tenant had");
+    assert!(at_box.bound(1).is_none());
+    eventually("a clean host", || other.with(|s| s.ports.is_empty()).then_some(()));
+    let list = manager.get("/v1/erasures");
+    let first = list["items"][0].clone();
+    assert!(["running", "owed"].iter().any(|state| first["state"] == *state), "{list}");
+    // It is erased when it is released, once.
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    manager.wait_slot("box1/1", "erasing");
+    wait_erasure(&manager, first["id"].as_str().unwrap(), "waived");
+    may(&at_box);
+    manager.wait_slot("box1/1", "free");
 }
