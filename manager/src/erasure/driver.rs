@@ -27,9 +27,10 @@ const MAX_LOOK: Duration = Duration::from_secs(2);
 /// How long is waited for what has to change by itself: a box that is away, a slot that is busy.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a box may refuse because the slot is quarantined. What it only has to look at once more
-/// after a restart is not by then; a device that failed its reset is until somebody recovers it.
-const QUARANTINE_BOUND: Duration = Duration::from_secs(30);
+/// How long a box may refuse because the slot is quarantined, or does not have what is to be erased.
+/// What it only has to look at once more after a restart is not by then; a device that failed its reset
+/// is until somebody recovers it.
+const REFUSAL_BOUND: Duration = Duration::from_secs(30);
 
 /// Programs that erase at a time. Further ones wait for their turn.
 const MAX_HOOKS: usize = 8;
@@ -78,21 +79,47 @@ enum Look {
     Outdated(Epoch),
 }
 
+/// A box refuses an erasure in the same way again and again.
+struct Refused {
+    record: Arc<ErasureRecord>,
+    is_gone: bool,
+    since: Instant,
+}
+
+impl Refused {
+    /// With what it says now.
+    fn goes_on(before: Option<Self>, record: &Arc<ErasureRecord>, looked: &Look) -> Option<Self> {
+        let is_gone = match looked {
+            Look::Gone => true,
+            Look::Quarantined(_) => false,
+            _ => return None,
+        };
+        let same = |before: &Self| {
+            let names = |record: &ErasureRecord| (record.slot.clone(), record.functions.clone());
+            before.is_gone == is_gone && names(&before.record) == names(record)
+        };
+        let begins = || Self { record: record.clone(), is_gone, since: Instant::now() };
+        Some(before.filter(same).unwrap_or_else(begins))
+    }
+}
+
 /// Works on one erasure until it is over.
 async fn work(manager: Arc<Manager>, hooks: Arc<Semaphore>, id: ErasureId) -> ErasureId {
     let mut pause = FIRST_LOOK;
-    let mut quarantined: Option<Instant> = None;
+    let mut refused: Option<Refused> = None;
     loop {
         let Some(record) = running(&manager, id) else { return id };
         let looked = look(&manager, &hooks, &record).await;
-        quarantined = match looked {
-            Look::Quarantined(_) => quarantined.or_else(|| Some(Instant::now())),
-            _ => None,
-        };
-        let bound = Duration::from_secs(record.rule.within_s.into()).min(QUARANTINE_BOUND);
-        let is_over = quarantined.is_some_and(|since| since.elapsed() >= bound);
+        refused = Refused::goes_on(refused, &record, &looked);
+        let bound = Duration::from_secs(record.rule.within_s.into()).min(REFUSAL_BOUND);
+        let is_over = refused.as_ref().is_some_and(|refused| refused.since.elapsed() >= bound);
         let (state, detail) = match looked {
             Look::Quarantined(why) if is_over => (ErasureState::Failed, why),
+            // Where its box reports it in its slot all the same, it is not owed.
+            Look::Gone if is_over => {
+                let why = "its box reports it and does not find it, or not all of its functions";
+                (ErasureState::Failed, why.to_owned())
+            }
             Look::Done(how) => (ErasureState::Done, how),
             Look::Failed(why) => (ErasureState::Failed, why),
             Look::Gone => {

@@ -154,6 +154,26 @@ fn an_erasure_does_not_wait_for_ever_for_a_quarantined_device() {
     assert!(refused.0 == 4 && refused.1.to_string().contains("recover box1/1"), "{refused:?}");
 }
 
+/// It reports the device, and does not find all of it: one of its functions may not answer any more.
+#[test]
+fn an_erasure_does_not_wait_for_ever_for_what_its_box_does_not_find() {
+    let rule = "[[erase]]\nmodel = \"NVMe\"\nmeans = [\"format-user\"]\nwithin_s = 1\n";
+    let manager = Manager::with_settings(rule, &[]);
+    let (_host, at_box) = pair(&manager);
+    at_box.rule(|request| match request {
+        Request::Erase(erase) => Some(Script::Refuse(ControlError::NoSuchSlot(erase.key.slot))),
+        _ => None,
+    });
+    manager.text(&["allocate", "--host", "host1"]);
+    let said = manager.cli(&["release", "alloc-1"]);
+    assert!(said.status.success(), "the device is back, erased or not");
+    manager.wait_event("not-erased", "box1/1 is not erased and is not lent");
+    let erasure = latest(&manager);
+    assert_eq!(erasure["state"], "failed");
+    assert!(erasure["detail"].as_str().unwrap().contains("does not find it"), "{erasure}");
+    manager.wait_slot("box1/1", "unerased");
+}
+
 #[test]
 fn an_erasure_goes_on_after_a_crash_and_waits_for_its_box() {
     let mut manager = Manager::with_settings(BY_BOX, &[]);
