@@ -57,6 +57,7 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
     // gives it its whole time.
     let mut since = Instant::now();
     let mut furthest = None;
+    let mut leaving = None;
     while !manager.is_stopping() {
         let Some(rollout) = manager.records.snapshot().rollout().cloned() else { return };
         let Some(card) = rollout.card(&node) else { return };
@@ -65,7 +66,7 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
                 CardState::Writing => write(&manager, &rollout, &node, since).await,
                 CardState::Restarting { incarnation, left } => {
                     let life = (incarnation, left);
-                    restart(&manager, &rollout, &own_turn, &node, life, since).await
+                    restart(&manager, &rollout, &own_turn, &mut leaving, &node, life, since).await
                 }
                 _ => Ok(None),
             }
@@ -109,6 +110,7 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
         });
         record(&manager, &node, next).await;
         since = Instant::now();
+        leaving = None;
     }
 }
 
@@ -308,7 +310,7 @@ async fn transfer(
     Err(Stop::Failed("it takes bytes of the image and wants them again".into()))
 }
 
-/// A card that is about to restart, and gets nothing new until this is dropped, whatever came of it.
+/// A card that is about to restart, and gets nothing new until this is dropped.
 struct Leaving(Arc<Session>);
 
 impl Leaving {
@@ -324,11 +326,13 @@ impl Drop for Leaving {
     }
 }
 
-/// Has the card start what it has got, and looks what it runs then.
+/// Has the card start what it has got, and looks what it runs then. Told once, it is `leaving` until
+/// it has another life: it says so and goes when it can.
 async fn restart(
     manager: &Manager,
     rollout: &RolloutRecord,
     own_turn: &Turn<'_>,
+    leaving: &mut Option<Leaving>,
     node: &NodeName,
     (incarnation, left): (u32, ImageId),
     since: Instant,
@@ -357,18 +361,21 @@ async fn restart(
             if !own_turn.take(txn) {
                 return Err(Stop::NotYet);
             }
-            Ok(Leaving::mark(card.clone()))
+            let is_marked = leaving.as_ref().is_some_and(|told| Arc::ptr_eq(&told.0, &card));
+            Ok((!is_marked).then(|| Leaving::mark(card.clone())))
         });
         // A store that fails is told by who writes to it.
-        let _leaving = begun.await.unwrap_or(Err(Stop::NotYet))?;
+        let begun = begun.await.unwrap_or(Err(Stop::NotYet))?;
         let told = done(manager, &card, FirmwareRequest::Restart { incarnation }).await;
         if told.is_ok() {
+            *leaving = begun.or(leaving.take());
             // It has gone when it is looked for again, and that is soon enough to tell why it is away.
             let closed = Duration::from_secs(2).min(within(rollout) / 4);
             let _ = tokio::time::timeout(closed, card.closed()).await;
         }
         return Err(told.err().unwrap_or(Stop::Away));
     }
+    *leaving = None;
     let status = status(manager, &card).await?;
     let running = *status.running();
     let runs = version(&running);

@@ -4,12 +4,13 @@ use crate::control::session::Identity;
 use crate::records::Records;
 use crate::store::{Change, Record, Store, StoreError, Table};
 use crate::types::{Role, RolloutId, RolloutState, Timestamp};
-use proxy_core::control::Term;
+use proxy_core::control::{OperationId, Term};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use tlp_codec::ids::NodeId;
+use tokio::sync::mpsc::Receiver as Queue;
 
 /// A store that takes its first write, and of the next ones says only when it is told to that it
 /// cannot.
@@ -35,15 +36,23 @@ impl Store for Failing {
     }
 }
 
-#[tokio::test]
-async fn a_card_whose_restart_cannot_be_recorded_is_lent_again() {
-    let (tell, told) = channel();
-    let store = Failing { writes: Mutex::default(), told: Mutex::new(told) };
-    let records = Records::open(Arc::new(store), Path::new("memory")).unwrap();
-    let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
-    let node = NodeName::new("card1").unwrap();
+/// A store that takes everything.
+struct Taking;
+
+impl Store for Taking {
+    fn read(&self, _: Table) -> Result<Vec<Record>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn commit(&self, _: &[Change]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// A card in its seventh life that is connected and ready, and what is said to it.
+fn card(manager: &Manager) -> (Arc<Session>, Queue<Box<[u8]>>) {
     let identity = Identity {
-        name: node.clone(),
+        name: NodeName::new("card1").unwrap(),
         role: Role::Box,
         size: 1,
         node: NodeId::new(1).unwrap(),
@@ -53,11 +62,15 @@ async fn a_card_whose_restart_cannot_be_recorded_is_lent_again() {
         remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
         since: Timestamp::now(),
     };
-    let (card, _queue) = Session::new(identity, Term(1));
+    let (card, queue) = Session::new(identity, Term(1));
     let card = Arc::new(card);
     manager.registry.enter(&card).map_err(drop).unwrap();
     card.set_ready();
-    let rollout = RolloutRecord {
+    (card, queue)
+}
+
+fn rollout() -> RolloutRecord {
+    RolloutRecord {
         id: RolloutId(1),
         former: None,
         what: RolloutKind::RollBack,
@@ -68,13 +81,24 @@ async fn a_card_whose_restart_cannot_be_recorded_is_lent_again() {
         cards: Vec::new(),
         started: Timestamp::now(),
         ended: None,
-    };
+    }
+}
+
+#[tokio::test]
+async fn a_card_whose_restart_cannot_be_recorded_is_lent_again() {
+    let (tell, told) = channel();
+    let store = Failing { writes: Mutex::default(), told: Mutex::new(told) };
+    let records = Records::open(Arc::new(store), Path::new("memory")).unwrap();
+    let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+    let ((card, _queue), rollout) = (card(&manager), rollout());
+    let node = card.name().clone();
     // The restart stands on a change that is on its way to the disk.
     let event = EventRecord::new(EventKind::Trouble, "none");
     let ((), unwritten) = manager.records.make(|txn| txn.event(event)).await;
     let turn = Turn::of(&manager, &node);
     let life = (7, ImageId([0; 16]));
-    let restarted = restart(&manager, &rollout, &turn, &node, life, Instant::now());
+    let mut leaving = None;
+    let restarted = restart(&manager, &rollout, &turn, &mut leaving, &node, life, Instant::now());
     let fails = async {
         while !card.is_leaving() {
             tokio::task::yield_now().await;
@@ -85,4 +109,30 @@ async fn a_card_whose_restart_cannot_be_recorded_is_lent_again() {
     assert!(matches!(restarted, Err(Stop::NotYet)));
     assert!(!card.is_leaving(), "it was not told to restart");
     assert!(unwritten.written().await.is_err());
+}
+
+/// It says so, and goes when it can.
+#[tokio::test(start_paused = true)]
+async fn a_card_that_was_told_to_restart_gets_nothing_new_until_it_is_gone() {
+    let records = Records::open(Arc::new(Taking), Path::new("memory")).unwrap();
+    let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+    let ((card, mut queue), rollout) = (card(&manager), rollout());
+    let node = card.name().clone();
+    let turn = Turn::of(&manager, &node);
+    let life = (7, ImageId([0; 16]));
+    let mut leaving = None;
+    let refused = || Err(ControlError::Firmware(FirmwareError::Flash));
+    for (number, answer) in [(1, Ok(Box::new(Reply::Done))), (2, refused())] {
+        let since = Instant::now();
+        let restarted = restart(&manager, &rollout, &turn, &mut leaving, &node, life, since);
+        let answers = async {
+            queue.recv().await.unwrap();
+            assert!(card.answered(OperationId(number), answer));
+        };
+        let (restarted, ()) = tokio::join!(restarted, answers);
+        assert!(matches!(restarted, Err(Stop::Away | Stop::Flash)));
+        assert!(card.is_leaving(), "it goes at any moment, whatever it says the second time");
+    }
+    drop(leaving);
+    assert!(!card.is_leaving());
 }
