@@ -5,7 +5,8 @@
 //!
 //! - How long something still has is worked out from the wall clock once: when its end was written.
 //! - A wall clock that jumps changes nothing of that. The ends in the records are moved by as much,
-//!   so that they keep saying when it really ends.
+//!   so that they keep saying when it really ends. What was written since the last look before one
+//!   may have a little more.
 //! - At its start the manager cannot know whether the wall clock is right. Nothing ends sooner than
 //!   the warning time after a start, and nothing has longer than it was given in all.
 
@@ -109,10 +110,16 @@ impl Deadlines {
             let entry = known.unwrap_or_else(|| {
                 let whole = Duration::from_millis(want.whole_ms);
                 let left = want.until.as_millis().saturating_sub(now.wall.as_millis());
+                // Whether it was written before a jump or after it is not known: it has what is more.
+                let unmoved = shifted(now.wall, jumped_ms.saturating_neg()).as_millis();
+                let left = left.max(want.until.as_millis().saturating_sub(unmoved));
                 let left = Duration::from_millis(left).min(whole);
                 let left = if started { left.max(least) } else { left };
-                let (until, recorded) = (want.until, want.until);
-                Entry { until, recorded, at: now.monotonic + left }
+                let until = match jumped_ms {
+                    0 => want.until,
+                    _ => shifted(now.wall, left.as_millis() as i64),
+                };
+                Entry { until, recorded: want.until, at: now.monotonic + left }
             });
             if entry.until != want.until {
                 look.moved.push(Moved { key: want.key, from: want.until, to: entry.until });
@@ -226,6 +233,32 @@ mod tests {
             // The records say so from now on, and nothing moves again.
             let look = deadlines.look(clocks.now(), LEAST, &wanted(to.as_millis(), HOUR));
             assert_eq!((look.jumped_ms, left(&look), look.moved.len()), (0, HOUR / 4, 0));
+        }
+    }
+
+    /// Whether it was written before the jump or after it, nobody can tell.
+    #[test]
+    fn what_was_written_since_the_last_look_is_not_ended_by_a_jump() {
+        for (jump, before_it, expected) in [
+            (24 * HOUR as i64, true, HOUR - 100),
+            (24 * HOUR as i64, false, HOUR),
+            (-24 * HOUR as i64, true, HOUR),
+            (-24 * HOUR as i64, false, HOUR),
+        ] {
+            let (mut clocks, mut deadlines) = (Clocks::new(), Deadlines::default());
+            deadlines.look(clocks.now(), LEAST, &[]);
+            let early = clocks.wall + HOUR;
+            clocks.pass(100);
+            clocks.wall = clocks.wall.saturating_add_signed(jump);
+            let until = if before_it { early } else { clocks.wall + HOUR };
+            let look = deadlines.look(clocks.now(), LEAST, &wanted(until, HOUR));
+            assert_eq!((look.jumped_ms, left(&look)), (jump, expected), "{before_it}");
+            // The records say when it really ends.
+            let moved: Vec<u64> = look.moved.iter().map(|moved| moved.to.as_millis()).collect();
+            let ends = clocks.wall + expected;
+            assert_eq!(moved, if ends == until { vec![] } else { vec![ends] });
+            let look = deadlines.look(clocks.now(), LEAST, &wanted(ends, HOUR));
+            assert_eq!((left(&look), look.moved.len()), (expected, 0));
         }
     }
 
