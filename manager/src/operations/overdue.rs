@@ -10,12 +10,15 @@ use crate::types::{
 };
 use std::time::Duration;
 
-/// Ends an operation that has had its time.
+/// Ends an operation that has had its time, unless what is left of it by now has a bound of its own.
 pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
     let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
     else {
         return;
     };
+    if only_erasure_is_left(&operation) || only_enumeration_is_left(&operation) {
+        return;
+    }
     let open = pending(txn, registry, &operation);
     match (&operation.what, operation.state) {
         (_, OperationState::Running) if can_be_undone(&operation) => {
@@ -42,6 +45,10 @@ pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
 /// devices succeeded, with a warning for each.
 pub fn not_enumerated(txn: &mut Txn, id: OperationId, bound: Duration) {
     let Some(mut operation) = running(txn, id) else { return };
+    // The last of them may have been enabled since it was looked at.
+    if !only_enumeration_is_left(&operation) {
+        return;
+    }
     let (keep, left) = match operation.what {
         OperationKind::Allocate { keep_unenumerated: true, .. } => (true, ""),
         OperationKind::Replace { .. } => (false, "the old device stays"),
@@ -105,3 +112,6 @@ fn pending(txn: &Txn, registry: &Registry, operation: &OperationRecord) -> Strin
     }
     list.join("; ")
 }
+
+#[cfg(test)]
+mod tests;
