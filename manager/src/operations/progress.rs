@@ -284,7 +284,10 @@ pub fn outdated(txn: &mut Txn, asked: &BindingRecord, from: Role, highest: Epoch
         }
     }
     if binding.phase.may_become(Phase::Withdrawn) && binding.phase != Phase::Failed {
-        go(txn, &binding, Phase::Withdrawn);
+        let binding = go(txn, &binding, Phase::Withdrawn);
+        // Where it is being undone, nobody asks the host for it any more.
+        let detail = Some("it was not there".to_owned());
+        step(txn, &binding, StepName::UnbindPort, StepState::Done, detail);
     }
 }
 

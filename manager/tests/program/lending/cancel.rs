@@ -1,10 +1,11 @@
 //! Operations that are called back.
 
-use super::{asked, is_bind_port, is_unbind_port, last_operation, pair, steps};
+use super::{asked, is_bind_port, is_bind_slot, is_unbind_port, last_operation, pair, steps};
 use crate::common::fake::{Fake, Script};
 use crate::common::{Manager, eventually};
 use proxy_core::control::{ControlError, Removal, Request};
 use serde_json::json;
+use tlp_codec::ids::Epoch;
 
 #[test]
 fn an_allocation_that_is_called_back_leaves_nothing() {
@@ -111,4 +112,73 @@ fn a_release_that_asked_an_operating_system_cannot() {
     ] {
         assert!(story.contains(part), "{part}: {story}");
     }
+}
+
+/// To who waits for the end of it, it makes no difference who began it.
+#[test]
+fn a_release_that_is_called_back_does_not_keep_a_device_from_a_drain() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    manager.text(&["drain", "box1", "--within-ms", "1000", "--reason", "x", "--no-wait"]);
+    let cancelled = manager.json(&["cancel", "op-2"]);
+    assert_eq!(cancelled["state"], "cancelled");
+    assert_eq!(cancelled["warnings"], json!(["box1/1 is taken back by op-3"]));
+    let binding = &manager.get("/v1/bindings")["items"][0];
+    assert_eq!(
+        (&binding["desired"], &binding["operation"]),
+        (&json!({ "released": { "within_ms": 1000 } }), &json!("op-3"))
+    );
+    let _at_host = Fake::insist(manager.control, again.0, again.1);
+    eventually("the end of the drain", || {
+        (manager.get("/v1/operations/op-3")["state"] == "succeeded").then_some(())
+    });
+    assert!(at_box.bound(1).is_none());
+}
+
+/// It took nothing itself: two others had begun all of it.
+#[test]
+fn a_release_by_force_that_others_go_on_with_cannot_be_called_back() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--count", "2"]);
+    at_host.rule(|request| is_unbind_port(request).then_some(Script::Ignore));
+    for slot in ["box1/1", "box1/2"] {
+        manager.text(&["release", slot, "--within-ms", "600000", "--no-wait"]);
+    }
+    manager.text(&["release", "alloc-1", "--force", "--no-wait"]);
+    let (code, problem) = manager.failure(&["cancel", "op-4"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("too-late")), "{problem}");
+    assert!(problem["reasons"].to_string().contains("box1/1 is taken by force"), "{problem}");
+    assert!(at_box.bound(1).is_some());
+}
+
+/// The box has had a later epoch, and says so when the allocation is called back already.
+#[test]
+fn an_allocation_that_is_called_back_while_its_box_refuses_it_ends() {
+    let manager = Manager::start();
+    let (_host, at_box) = pair(&manager);
+    let (arrived, arrives) = std::sync::mpsc::channel();
+    let (answer, answers) = std::sync::mpsc::channel::<()>();
+    at_box.rule(move |request| {
+        if !is_bind_slot(request) {
+            return None;
+        }
+        arrived.send(()).unwrap();
+        answers.recv().unwrap();
+        let stale = ControlError::StaleEpoch(Epoch::new(0, 9).unwrap());
+        Some(Script::Refuse(stale))
+    });
+    manager.text(&["allocate", "--host", "host1", "--no-wait"]);
+    arrives.recv().unwrap();
+    manager.text(&["cancel", "op-1", "--no-wait"]);
+    answer.send(()).unwrap();
+    let cancelled = eventually("the end", || {
+        Some(manager.get("/v1/operations/op-1")).filter(|o| o["state"] == "cancelled")
+    });
+    assert_eq!(steps(&cancelled)[3..], ["unbind-port done", "unbind-slot done"]);
+    assert_eq!(manager.get("/v1/allocations")["items"], json!([]));
 }

@@ -1,10 +1,11 @@
 //! What is held back, emptied and replaced.
 
-use super::{asked, is_bind_port, is_bind_slot, last_operation, pair, steps};
+use super::{asked, is_bind_port, is_bind_slot, is_unbind_port, last_operation, pair, steps};
 use crate::common::fake::{Fake, Script, boxed, host};
 use crate::common::{Manager, eventually};
-use proxy_core::control::ControlError;
+use proxy_core::control::{ControlError, Event};
 use serde_json::{Value, json};
+use tlp_codec::ids::PortId;
 
 fn ended(manager: &Manager, id: &str) -> Value {
     eventually("the operation's end", || {
@@ -442,4 +443,25 @@ fn a_rack_is_emptied_by_replacing_what_hosts_elsewhere_have() {
     assert!(box2.bound(1).is_none() && box2.bound(2).is_none());
     assert!(at_box.bound(1).is_some(), "host1 has another one");
     assert_eq!(manager.get("/v1/bindings")["items"].as_array().unwrap().len(), 1);
+}
+
+/// Its host goes away before it has let go of the old one.
+#[test]
+fn a_replacement_whose_new_device_is_in_place_goes_on_to_its_end() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.with(|s| s.enumerates = false);
+    manager.text(&["replace", "bind-1", "--reason", "x", "--no-wait"]);
+    eventually("the new one", || at_host.with(|s| s.ports.contains_key(&1).then_some(())));
+    at_host.rule(|request| is_unbind_port(request).then_some(Script::Vanish));
+    at_host.event(Event::DeviceConfigured { port: PortId::new(1).unwrap() });
+    let again = at_host.leave();
+    manager.wait_event("replaced", "host1 has box1/2 in the place of box1/1");
+    let (code, problem) = manager.failure(&["cancel", "op-2"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("too-late")), "{problem}");
+    again.1.lock().unwrap().rules.clear();
+    let _at_host = Fake::insist(manager.control, again.0, again.1);
+    assert_eq!(ended(&manager, "op-2")["state"], "succeeded");
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_some());
 }

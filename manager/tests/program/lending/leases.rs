@@ -278,3 +278,20 @@ fn a_lease_ends_although_all_of_its_host_will_be_taken_back_later() {
     let pending = ["unbind-port pending", "unbind-slot pending"];
     assert_eq!(steps(&told)[2..], pending);
 }
+
+/// Its borrower has given that part back; the operation has done nothing yet.
+#[test]
+fn a_take_back_of_which_a_part_was_given_back_can_be_called_back() {
+    let manager = manager();
+    let (_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["allocate", "--host", "host1"]);
+    manager.text(&["take-back", "host1", "--grace", "1h", "--reason", "x", "--no-wait"]);
+    manager.text(&["release", "alloc-1"]);
+    eventually("its part of the take-back to be over", || {
+        let operation = manager.get("/v1/operations/op-3");
+        steps(&operation)[..2].iter().all(|step| step.ends_with(" done")).then_some(())
+    });
+    assert_eq!(manager.json(&["cancel", "op-3"])["state"], "cancelled");
+    assert!(at_box.bound(1).is_none() && at_box.bound(2).is_some());
+}
