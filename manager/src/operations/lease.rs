@@ -7,8 +7,8 @@ use crate::config::Settings;
 use crate::manager::Manager;
 use crate::records::{Tables, Txn};
 use crate::types::{
-    AllocationId, AllocationRecord, BindingRecord, EventKind, EventRecord, Lease, OperationId,
-    OperationKind, Problem, ProblemCode, TakeBackStage, Timestamp,
+    AllocationId, AllocationRecord, BindingRecord, Desired, EventKind, EventRecord, Lease,
+    OperationId, OperationKind, Phase, Problem, ProblemCode, TakeBackStage, Timestamp,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub const MAX_LEASE_MS: u64 = 3_653 * 24 * 3_600_000;
 
 /// What an operating system has besides its time before a host is no longer waited for: its proxy
 /// takes the device by force itself, and says so.
-const SLACK: Duration = Duration::from_secs(1);
+pub(super) const SLACK: Duration = Duration::from_secs(1);
 
 /// A lease of so many milliseconds from now on.
 pub fn from_now(now: Timestamp, lease_ms: u64) -> Lease {
@@ -93,10 +93,10 @@ fn wanted(tables: &Tables) -> Vec<Wanted> {
 enum Todo {
     /// The records' end follows the wall clock.
     Move(Key, Timestamp, Timestamp),
-    /// The borrower is told that its lease ends.
-    Warn(AllocationId),
-    /// The lease is over.
-    End(AllocationId),
+    /// The borrower is told that its lease ends, if that is still its end.
+    Warn(AllocationId, Timestamp),
+    /// The lease is over, if that is still its end.
+    End(AllocationId, Timestamp),
     /// The grace time is over.
     Due(OperationId),
     /// Some of it is gone by another operation.
@@ -118,10 +118,13 @@ fn todo(
         Key::Grace(id) => left.is_zero().then_some(Todo::Due(id)),
         Key::Lease(id) => {
             let lease = tables.allocations().get(&id)?.lease.as_ref()?;
-            let stands = || tables.bindings_of(id).any(|binding| !binding.desired.is_release());
+            // The records follow first.
+            let moved = look.moved.iter().find(|moved| moved.key == key);
+            let until = moved.map_or(lease.until, |moved| moved.to);
+            let stands = || tables.bindings_of(id).any(|binding| stands(tables, binding));
             match lease.warned {
-                false if left <= warning => Some(Todo::Warn(id)),
-                true if left.is_zero() && stands() => Some(Todo::End(id)),
+                false if left <= warning => Some(Todo::Warn(id, until)),
+                true if left.is_zero() && stands() => Some(Todo::End(id, until)),
                 _ => None,
             }
         }
@@ -141,11 +144,23 @@ fn todo(
     moved.chain(ends).chain(running).collect()
 }
 
+/// Whether a lease that is over has still to end a binding: also one that is being released, which
+/// would wait for a host that is away.
+fn stands(tables: &Tables, binding: &BindingRecord) -> bool {
+    match binding.desired {
+        Desired::Bound => true,
+        Desired::Released { .. } => {
+            binding.phase != Phase::Withdrawn && !take_back::is_taken(tables, binding.id)
+        }
+        Desired::Forced => false,
+    }
+}
+
 fn carry_out(txn: &mut Txn, todo: &Todo, settings: &Settings) {
     match todo {
         Todo::Move(key, from, to) => follow(txn, *key, *from, *to),
-        Todo::Warn(id) => warn(txn, *id),
-        Todo::End(id) => lease_over(txn, *id, settings),
+        Todo::Warn(id, until) => warn(txn, *id, *until),
+        Todo::End(id, until) => lease_over(txn, *id, *until, settings),
         Todo::Due(id) => take_back::due(txn, *id),
         Todo::Gone(id) => take_back::gone(txn, *id),
         Todo::Force(id) => take_back::force(txn, *id),
@@ -173,9 +188,10 @@ fn follow(txn: &mut Txn, key: Key, from: Timestamp, to: Timestamp) {
     }
 }
 
-fn warn(txn: &mut Txn, id: AllocationId) {
+fn warn(txn: &mut Txn, id: AllocationId, until: Timestamp) {
     let Some(mut allocation) = txn.allocations().get(&id).cloned() else { return };
-    let Some(lease) = allocation.lease.as_mut().filter(|lease| !lease.warned) else { return };
+    let ends = |lease: &&mut Lease| !lease.warned && lease.until == until;
+    let Some(lease) = allocation.lease.as_mut().filter(ends) else { return };
     lease.warned = true;
     let detail = format!(
         "the lease of {id} ends at {}; then {} has to give it back. `dxpu-manager extend {id}` \
@@ -187,8 +203,12 @@ fn warn(txn: &mut Txn, id: AllocationId) {
     txn.put_allocation(allocation);
 }
 
-fn lease_over(txn: &mut Txn, id: AllocationId, settings: &Settings) {
+fn lease_over(txn: &mut Txn, id: AllocationId, until: Timestamp, settings: &Settings) {
     let Some(allocation) = txn.allocations().get(&id).cloned() else { return };
+    // It may have been extended since it was looked at.
+    if !allocation.lease.as_ref().is_some_and(|lease| lease.warned && lease.until == until) {
+        return;
+    }
     let how = TakeBack {
         grace_ms: 0,
         within_ms: settings.lease_grace.as_millis() as u32,
@@ -204,7 +224,7 @@ fn lease_over(txn: &mut Txn, id: AllocationId, settings: &Settings) {
         take_back::due(txn, *operation);
     }
     let standing: Vec<BindingRecord> =
-        txn.bindings_of(id).filter(|b| !b.desired.is_release()).cloned().collect();
+        txn.bindings_of(id).filter(|binding| stands(txn, binding)).cloned().collect();
     let operation = match standing.is_empty() {
         true => told.first().copied(),
         false => Some(take_back::begin_with(txn, &standing, &how, None).id),
@@ -257,3 +277,6 @@ pub async fn run(manager: Arc<Manager>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

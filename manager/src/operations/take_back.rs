@@ -147,6 +147,16 @@ pub fn notice_of(tables: &Tables, binding: BindingId) -> Option<&OperationRecord
     in_notice(tables).find(|operation| names(operation, binding))
 }
 
+/// Whether a binding is taken back by an operation whose borrowers have had their time.
+pub fn is_taken(tables: &Tables, binding: BindingId) -> bool {
+    tables.running().any(|operation| {
+        let stage = stage(operation);
+        operation.state == OperationState::Running
+            && matches!(stage, Some(TakeBackStage::Orderly | TakeBackStage::Force))
+            && names(operation, binding)
+    })
+}
+
 /// Whether an operation has a step for a binding.
 pub(super) fn names(operation: &OperationRecord, binding: BindingId) -> bool {
     operation.steps.iter().any(|step| step.binding == binding)

@@ -1,6 +1,6 @@
 //! Ends operations that take too long.
 
-use super::{overdue, take_back};
+use super::{lease, overdue, take_back};
 use crate::manager::Manager;
 use crate::types::{OperationId, OperationKind, OperationRecord, OperationState, TakeBackStage};
 use std::collections::HashMap;
@@ -74,7 +74,12 @@ async fn look(
             crate::types::Desired::Released { within_ms } => Some(within_ms),
             _ => None,
         });
-        bound += Duration::from_millis(asked.max().unwrap_or(0).into());
+        // What another operation asks for, a take-back waits for as long, and then takes it by force.
+        let (waits, slack) = match operation.what {
+            OperationKind::TakeBack { within_ms, .. } => (within_ms, lease::SLACK),
+            _ => (0, Duration::ZERO),
+        };
+        bound += Duration::from_millis(asked.max().unwrap_or(0).max(waits).into()) + slack;
     }
     if stage.since.elapsed() < bound {
         return;

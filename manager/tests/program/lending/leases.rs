@@ -279,6 +279,37 @@ fn a_lease_ends_although_all_of_its_host_will_be_taken_back_later() {
     assert_eq!(steps(&told)[2..], pending);
 }
 
+#[test]
+fn a_release_that_waits_for_a_host_that_is_away_does_not_keep_a_lease_from_ending() {
+    let manager = manager();
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1", "--lease", "600ms"]);
+    let again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["release", "alloc-1", "--within-ms", "600000", "--no-wait"]);
+    manager.wait_event("take-back-forced", "host1 has not let go of box1/1 in time");
+    manager.wait_slot("box1/1", "free");
+    assert!(at_box.bound(1).is_none());
+    let at_host = Fake::insist(manager.control, again.0, again.1);
+    eventually("a clean host", || at_host.with(|s| s.ports.is_empty()).then_some(()));
+}
+
+/// It has its whole time for what another operation asks for, too.
+#[test]
+fn a_release_that_waits_for_a_host_that_is_away_does_not_keep_a_take_back_from_its_force() {
+    let manager = Manager::with_timing(&[("operation_ms", 2_000)]);
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let _again = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    let take = ["take-back", "alloc-1", "--grace", "1s", "--within-ms", "1500", "--reason", "x"];
+    manager.text(&[&take[..], &["--no-wait"]].concat());
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    manager.wait_event("take-back-forced", "host1 has not let go of box1/1 in time");
+    manager.wait_slot("box1/1", "free");
+    assert!(at_box.bound(1).is_none());
+}
+
 /// Its borrower has given that part back; the operation has done nothing yet.
 #[test]
 fn a_take_back_of_which_a_part_was_given_back_can_be_called_back() {
