@@ -195,8 +195,9 @@ fn find<F: NorFlash>(
         for at in (0..block_len).step_by(record.len()) {
             let address = region.start + u32::from(block) * block_len + at;
             flash.read(address, record)?;
-            if parse(record).is_none() && record.iter().any(|&byte| byte != 0xff) {
-                // The bus tells no error: a bit of a good record may have come wrong.
+            if parse(record).is_none() && (end == at || record.iter().any(|&byte| byte != 0xff)) {
+                // The bus tells no error: a bit of a good record may have come wrong, or one of what it was
+                // asked for by, so that nothing answered. There is nothing behind what is blank.
                 flash.read(address, record)?;
             }
             if record.iter().any(|&byte| byte != 0xff) {

@@ -389,6 +389,12 @@ pub(crate) enum Kind {
     DeviceTwice,
     /// A device answers wrongly: one part of each answer is not what it should be.
     DeviceWrong,
+    /// A root complex answers devices late.
+    RootLate,
+    /// A root complex answers devices twice.
+    RootTwice,
+    /// A root complex also answers devices wrongly.
+    RootWrong,
     /// A device writes without being asked to.
     DeviceFloods,
     /// A device strays: it writes where it has no business.
@@ -443,6 +449,7 @@ built_in![
     "lending",
     "operator",
     "kinds",
+    "roots",
     "storm",
     "day",
     "bench"

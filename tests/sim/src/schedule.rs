@@ -116,6 +116,11 @@ pub(crate) enum Act {
         slot: usize,
         manner: Bad,
     },
+    /// A root complex answers devices so.
+    RootManner {
+        host: usize,
+        manner: Bad,
+    },
     Flood {
         at_box: usize,
         slot: usize,
@@ -153,7 +158,7 @@ pub(crate) enum Act {
     },
 }
 
-/// Bad manners of a device.
+/// Bad manners of a device, or of a root complex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Bad {
@@ -223,6 +228,7 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
     match *act {
         Act::Work { host, .. }
         | Act::HostReboot { host, .. }
+        | Act::RootManner { host, .. }
         | Act::BusReset { host, .. }
         | Act::FunctionReset { host, .. } => host < fabric.hosts,
         Act::Storm { cables, .. } | Act::DelaySpike { cables, .. } | Act::Pause { cables } => {
@@ -311,6 +317,12 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::DeviceWrong => {
             let what = Wrong::DRAWN[below(Wrong::DRAWN.len(), random)];
             manner(Bad::Wrong { what })
+        }
+        Kind::RootLate => Act::RootManner { host, manner: Bad::Late { by_us: late_us(random) } },
+        Kind::RootTwice => Act::RootManner { host, manner: Bad::Twice },
+        Kind::RootWrong => {
+            let what = Wrong::DRAWN[below(Wrong::DRAWN.len(), random)];
+            Act::RootManner { host, manner: Bad::Wrong { what } }
         }
         Kind::DeviceFloods => Act::Flood { at_box, slot, strays: false },
         Kind::DeviceStrays => Act::Flood { at_box, slot, strays: true },

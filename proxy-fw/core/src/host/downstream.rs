@@ -159,7 +159,15 @@ impl HostRole {
             return;
         }
         // Whoever asked hears nothing of it any more.
-        let _ = (0..self.ports.len()).any(|port| self.came_late(port, packet.borrowed()));
+        let _ = self.ends_late(packet.borrowed());
+    }
+
+    /// As [`came_late`](Self::came_late), of any port's: the bus of who asked may be behind another one by
+    /// now.
+    #[cold]
+    #[inline(never)]
+    fn ends_late(&mut self, packet: Packet<&[u8]>) -> bool {
+        (0..self.ports.len()).any(|port| self.came_late(port, packet.borrowed()))
     }
 
     /// Queues a TLP for the device behind a port. A request is the root complex's, or that of the
@@ -303,16 +311,14 @@ impl HostRole {
     ) -> Result<(), Backpressure> {
         let entry = &mut self.ports[port.get() as usize];
         let index = packet.tag().get();
-        let Some((reference, request)) = entry.upstream.at_index(index) else {
-            let late = self.came_late(port.get().into(), packet.borrowed());
+        let asked = entry.upstream.at_index(index);
+        let asked = asked.filter(|(_, request)| request.info.requester == packet.requester());
+        let Some((reference, request)) = asked else {
+            let late = self.ends_late(packet.borrowed());
             self.counters.unexpected_from_root += u64::from(!late);
             return Ok(());
         };
         let mut request = *request;
-        if request.info.requester != packet.requester() {
-            self.counters.unexpected_from_root += 1;
-            return Ok(());
-        }
         let target = entry.target_of(request.function).filter(|t| t.key == request.key);
         let Some(target) = target else {
             entry.upstream.remove(reference);

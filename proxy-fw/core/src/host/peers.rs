@@ -139,7 +139,8 @@ impl HostRole {
     #[inline(never)]
     fn gives_up(&mut self, now: Instant, waiting: Waiting, class: Class, tlp: &[u8]) -> bool {
         let Waiting { origin, to, .. } = waiting;
-        let target = self.ports[to.get() as usize].target(None);
+        let port = &self.ports[to.get() as usize];
+        let target = port.target(port.function_of(Packet::known(tlp)));
         if target.is_none_or(|target| self.has_room(to, target, class)) {
             // It waits for something else.
             return false;

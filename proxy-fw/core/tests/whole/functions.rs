@@ -4,7 +4,10 @@ use crate::world::*;
 use proxy_core::control::{
     ControlError, OperationId, PathSet, Reply, Request, SlotState, Term, Window,
 };
-use proxy_core::limits::{DEVICE_OUTSTANDING, ROOT_OUTSTANDING, SLOT_FUNCTIONS, TEN_BIT_TAGS};
+use proxy_core::limits::{
+    DEVICE_OUTSTANDING, LONGEST_HOLD, ROOT_OUTSTANDING, SLOT_FUNCTIONS, TEN_BIT_TAGS,
+};
+use proxy_core::link::ClassSet;
 use proxy_core::role::Role;
 use std::time::Duration;
 use tlp_codec::fabric::{Frame, Record};
@@ -525,4 +528,31 @@ fn a_device_that_two_hosts_share_is_reset_by_none_of_them() {
     world.run(Duration::from_millis(300));
     assert_eq!(states(&world), [SlotState::Free; 2]);
     assert_eq!(world.device.resets, resets + 1);
+}
+
+/// What another device writes to a further function of a hung one is given up like what it writes to the
+/// first one.
+#[test]
+fn a_device_that_writes_to_a_further_function_of_a_hung_one_goes_on() {
+    const SECOND: u64 = FIRST_WINDOW + 0x1_0000;
+    let mut world = two_functions(true);
+    world.config_write(function(0), 0x10, FIRST_WINDOW as u32);
+    world.config_write(function(1), 0x10, SECOND as u32);
+    world.config_write(function(1), 0x04, 0x0006);
+    world.add_second();
+    world.device.room = ClassSet::NONE;
+    let mut written = 0;
+    while !world.host.holds_any() {
+        assert!(written < 100_000, "there is room for ever");
+        let write = emit(&Repr::new(mem_write(bdf(4, 0), SECOND, &[7; 4])));
+        world.second().device.out.push_back(write);
+        world.run(Duration::from_millis(1));
+        written += 1;
+    }
+    let read = emit(&Repr::new(mem_read(bdf(4, 0), 1, 0x1_0000_0000, 1)));
+    world.second().device.out.push_back(read);
+    world.run(LONGEST_HOLD / 2);
+    assert!(world.to_root.is_empty(), "a read does not pass a write");
+    world.run(LONGEST_HOLD);
+    assert_eq!((world.to_root.len(), world.host.holds_any()), (1, false));
 }

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use proxy_core::host::{HostConfig, HostRole};
-use proxy_core::limits::LONGEST_HOLD;
+use proxy_core::limits::{LONGEST_HOLD, SYNTHESISED_COMPLETION};
 use proxy_core::link::{ClassSet, LinkConfig};
 use proxy_core::role::Role as _;
 use proxy_core::switch::SwitchConfig;
@@ -290,4 +290,26 @@ fn piece_of(asked: &[u8], total: u16, before: u16) -> Vec<u8> {
         locked: false,
         data: &[0; 64],
     }))
+}
+
+/// A root complex answers who asked after that one's bus went behind another port: nobody gets it, and
+/// the tag is used again.
+#[test]
+fn what_is_answered_to_a_bus_that_moved_sets_no_tag_aside() {
+    let mut world = World::pair();
+    let read = emit(&Repr::new(mem_read(bdf(3, 0), 9, 0x1_0000_0000, 1)));
+    world.device.out.push_back(read);
+    world.turn();
+    let asked = world.to_root.pop_front().expect("it comes");
+    // The lower port's buses are 5, and the other one's 3 and 4.
+    world.config_write(bdf(2, 0), 0x18, 0x0005_0502);
+    world.config_write(bdf(2, 1), 0x18, 0x0004_0302);
+    let answer = answer_to(&asked, &[1, 2, 3, 4]);
+    world.second().device.received.clear();
+    world.host.handle_tlp(world.now, &answer).expect("there is room");
+    world.turn();
+    assert!(world.second().device.received.is_empty(), "it never asked");
+    world.run(2 * SYNTHESISED_COMPLETION);
+    let hand = world.host.in_hand();
+    assert_eq!((hand.from_devices, hand.set_aside), (0, 0));
 }

@@ -388,7 +388,7 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> PcieSide for TlpPort<B, R, M> {
     }
 
     fn has_more(&self) -> bool {
-        self.more || self.stopped
+        self.more || self.stopped || self.places.iter().any(Place::holds_reset)
     }
 
     fn next(&mut self, at: SlotWire, of: ClassSet) -> Option<&[u8]> {

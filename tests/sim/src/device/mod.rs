@@ -193,10 +193,11 @@ impl Device {
         matches!(self, Self::Model(model) if model.wire)
     }
 
-    /// A TLP from its proxy. Whether it was reset by it.
-    pub(crate) fn handle(&mut self, now: Instant, tlp: &[u8]) -> Verdict<bool> {
+    /// A TLP from its proxy, which may be the answer to another request than it says (`doubtful`). Whether
+    /// it was reset by it.
+    pub(crate) fn handle(&mut self, now: Instant, tlp: &[u8], doubtful: bool) -> Verdict<bool> {
         match self {
-            Self::Model(model) => model.handle(now, tlp),
+            Self::Model(model) => model.handle(now, tlp, doubtful),
             Self::Drive(drive) => drive.handle(now, tlp),
         }
     }

@@ -179,7 +179,7 @@ impl Model {
     }
 
     /// A TLP from its proxy.
-    pub(crate) fn handle(&mut self, now: Instant, tlp: &[u8]) -> Verdict<bool> {
+    pub(crate) fn handle(&mut self, now: Instant, tlp: &[u8], doubtful: bool) -> Verdict<bool> {
         let mut was_reset = false;
         if self.perst {
             return Ok(false);
@@ -187,7 +187,7 @@ impl Model {
         let packet = Packet::new_checked(tlp).expect("checked by the caller");
         match packet.class() {
             Some(Class::Completion) => {
-                let done = self.end.requests.complete(tlp, false)?;
+                let done = self.end.requests.complete(tlp, doubtful)?;
                 self.answered(&done, packet.payload())?;
             }
             Some(Class::Posted) => self.write(&packet),

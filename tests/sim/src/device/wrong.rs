@@ -44,7 +44,7 @@ impl Wrong {
     ];
 
     /// Makes a right answer wrong. It is still a TLP of the length that it says.
-    pub(super) fn spoil(self, answer: &mut Vec<u8>, random: &mut Random) {
+    pub(crate) fn spoil(self, answer: &mut Vec<u8>, random: &mut Random) {
         let data = answer.len() - HEADER;
         match self {
             Self::Tag => answer[10] ^= random.between(1, OTHER_TAGS) as u8,

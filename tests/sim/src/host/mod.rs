@@ -92,6 +92,8 @@ pub(crate) enum Purpose {
         binding: usize,
         request: u64,
     },
+    /// An answer too many, or a wrong one.
+    Lie,
 }
 
 /// What a request of the root complex is for, and the binding that it was sent on.
@@ -103,7 +105,11 @@ impl Purpose {
         match self {
             Self::Posted { port } | Self::Driver { to: port, .. } => Some(*port),
             Self::Access { port, device, .. } => device.then_some(*port),
-            Self::Answer { .. } | Self::PassedOn { .. } | Self::Broadcast | Self::Ends => None,
+            Self::Answer { .. }
+            | Self::Lie
+            | Self::PassedOn { .. }
+            | Self::Broadcast
+            | Self::Ends => None,
         }
     }
 }

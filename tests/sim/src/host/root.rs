@@ -1,80 +1,206 @@
-//! The root complex: what devices ask of host memory.
+//! The root complex: what devices ask of host memory, with bad manners where the schedule has them.
 
 use super::memory::Memory;
 use super::{HOST_ID, Purpose};
-use crate::device::atomic;
-use crate::dress::Dresser;
+use crate::device::{Manner, Wrong, atomic};
+use crate::dress::{self, Dresser};
 use crate::egress::{Egress, Piece, completion, pieces};
 use crate::oracle::Verdict;
-use crate::random::Random;
-use tlp_codec::tlp::{AtomicOp, CplStatus, Packet, TlpType};
+use crate::profile::Dress;
+use crate::random::{Drawer, Random};
+use proxy_core::time::Instant;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tlp_codec::tlp::{AtomicOp, Class, CplStatus, Packet, Repr, TlpType};
 
 /// Read Completion Boundary.
 const BOUNDARY: usize = 64;
+/// How late a second answer may come, microseconds.
+const DOUBLES_US: u64 = 20_000;
 
-/// Answers a non-posted request of the device behind a port, in completions of such a payload at
-/// most, which carry that purpose. Whether there was something at its address.
-pub(crate) fn answer(
-    packet: &Packet<&[u8]>,
-    port: usize,
-    (memory, payload, purpose): (&mut Memory, usize, Purpose),
-    out: &mut Egress<Purpose>,
-    (random, dresser): (&mut Random, &mut Dresser),
-) -> Verdict<bool> {
-    let length = usize::from(packet.length_dw()) * 4;
-    let id = (HOST_ID, packet.tag());
-    let refuse = |out: &mut Egress<Purpose>, dresser: &mut Dresser| {
-        let mut repr = completion(packet, id, CplStatus::UnsupportedRequest, (4, 0), &[]);
-        dresser.answer(&mut repr);
-        out.push(&repr, purpose);
-    };
-    match packet.tlp_type() {
-        TlpType::MRd => {
-            let Some(bytes) = memory.reach(port, packet.address(), length)? else {
-                refuse(out, dresser);
-                return Ok(false);
-            };
-            read(packet, (purpose, payload), bytes, out, (random, dresser));
-        }
-        TlpType::FetchAdd | TlpType::Swap | TlpType::Cas => {
-            let operands = packet.payload();
-            let (op, width) = match packet.tlp_type() {
-                TlpType::FetchAdd => (AtomicOp::FetchAdd, operands.len()),
-                TlpType::Swap => (AtomicOp::Swap, operands.len()),
-                _ => (AtomicOp::Cas, operands.len() / 2),
-            };
-            let Some(bytes) = memory.reach(port, packet.address(), width)? else {
-                refuse(out, dresser);
-                return Ok(false);
-            };
-            let old = atomic(bytes, op, operands);
-            let count = old.len() as u16;
-            let mut repr = completion(packet, id, CplStatus::Success, (count, 0), &old);
-            repr.attributes.id_based_ordering = random.chance(400_000);
-            dresser.answer(&mut repr);
-            out.push(&repr, purpose);
-        }
-        _ => refuse(out, dresser),
-    }
-    Ok(true)
+/// What answers.
+pub(crate) struct Root {
+    manner: Manner,
+    /// What is said later, in the order of time.
+    late: VecDeque<(Instant, Vec<u8>, Purpose)>,
+    random: Random,
+    dresser: Dresser,
 }
 
-/// A read in one or several completions.
-fn read(
-    packet: &Packet<&[u8]>,
-    (purpose, payload): (Purpose, usize),
-    bytes: &[u8],
-    out: &mut Egress<Purpose>,
-    (random, dresser): (&mut Random, &mut Dresser),
-) {
-    // The completer's own choice, as are the boundaries.
-    let by_id = random.chance(400_000);
-    for Piece { at, length, says, .. } in pieces(packet, (payload, BOUNDARY), random) {
-        let id = (HOST_ID, packet.tag());
-        let data = &bytes[at..at + length];
-        let mut repr = completion(packet, id, CplStatus::Success, says, data);
-        repr.attributes.id_based_ordering = by_id;
-        dresser.answer(&mut repr);
-        out.push(&repr, purpose);
+/// What an answer is for, and what its completions carry at most.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) binding: usize,
+    pub(crate) request: u64,
+    pub(crate) payload: usize,
+}
+
+impl Answer {
+    fn purpose(self) -> Purpose {
+        Purpose::Answer { binding: self.binding, request: self.request }
     }
+}
+
+impl Root {
+    /// Of that host in the run of a seed.
+    pub(crate) fn new(seed: u64, host: usize, dress: Dress) -> Self {
+        Self {
+            manner: Manner::Good,
+            late: VecDeque::new(),
+            random: Random::stream(seed, Drawer::Root, host as u64),
+            dresser: Dresser::new(dress, seed, host as u64),
+        }
+    }
+
+    /// It behaves differently from now on. It answers everything in the end, rightly, too: what is wrong
+    /// or comes twice is said beside that.
+    pub(crate) fn set_manner(&mut self, manner: Manner) {
+        self.manner = manner;
+    }
+
+    /// It begins anew, and owes nothing.
+    pub(crate) fn forget(&mut self) {
+        self.late.clear();
+    }
+
+    /// When it has something to say by itself.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.late.front().map(|late| late.0)
+    }
+
+    /// Says what is due. Whether an answer was among it that somebody waited for.
+    pub(crate) fn wake(&mut self, now: Instant, out: &mut Egress<Purpose>) -> bool {
+        let mut late = false;
+        while self.late.front().is_some_and(|late| late.0 <= now) {
+            let (_, bytes, purpose) = self.late.pop_front().expect("looked at just now");
+            late |= matches!(purpose, Purpose::Answer { .. });
+            out.push_bytes(Class::Completion, bytes, purpose);
+        }
+        late
+    }
+
+    /// Answers a non-posted request of the device behind a port. Whether there was something at its
+    /// address.
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        packet: &Packet<&[u8]>,
+        (port, answer): (usize, Answer),
+        memory: &mut Memory,
+        out: &mut Egress<Purpose>,
+    ) -> Verdict<bool> {
+        let length = usize::from(packet.length_dw()) * 4;
+        let id = (HOST_ID, packet.tag());
+        let refused = completion(packet, id, CplStatus::UnsupportedRequest, (4, 0), &[]);
+        match packet.tlp_type() {
+            TlpType::MRd => {
+                if let Some(bytes) = memory.reach(port, packet.address(), length)? {
+                    self.read(now, packet, answer, bytes, out);
+                    return Ok(true);
+                }
+            }
+            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas => {
+                let operands = packet.payload();
+                let (op, width) = match packet.tlp_type() {
+                    TlpType::FetchAdd => (AtomicOp::FetchAdd, operands.len()),
+                    TlpType::Swap => (AtomicOp::Swap, operands.len()),
+                    _ => (AtomicOp::Cas, operands.len() / 2),
+                };
+                if let Some(bytes) = memory.reach(port, packet.address(), width)? {
+                    let old = atomic(bytes, op, operands);
+                    let count = old.len() as u16;
+                    let mut repr = completion(packet, id, CplStatus::Success, (count, 0), &old);
+                    repr.attributes.id_based_ordering = self.random.chance(400_000);
+                    self.say(now, repr, (answer, true), out);
+                    return Ok(true);
+                }
+            }
+            _ => {
+                self.say(now, refused, (answer, true), out);
+                return Ok(true);
+            }
+        }
+        self.say(now, refused, (answer, true), out);
+        Ok(false)
+    }
+
+    /// A read in one or several completions.
+    fn read(
+        &mut self,
+        now: Instant,
+        packet: &Packet<&[u8]>,
+        answer: Answer,
+        bytes: &[u8],
+        out: &mut Egress<Purpose>,
+    ) {
+        // The completer's own choice, as are the boundaries.
+        let by_id = self.random.chance(400_000);
+        let pieces = pieces(packet, (answer.payload, BOUNDARY), &mut self.random);
+        for Piece { at, length, says, last } in pieces {
+            let id = (HOST_ID, packet.tag());
+            let data = &bytes[at..at + length];
+            let mut repr = completion(packet, id, CplStatus::Success, says, data);
+            repr.attributes.id_based_ordering = by_id;
+            self.say(now, repr, (answer, last), out);
+        }
+    }
+
+    fn say(
+        &mut self,
+        now: Instant,
+        mut repr: Repr<'_>,
+        (answer, last): (Answer, bool),
+        out: &mut Egress<Purpose>,
+    ) {
+        // What spoils an answer knows no prefixes.
+        if !matches!(self.manner, Manner::Wrong(_)) {
+            self.dresser.answer(&mut repr);
+        }
+        match self.manner {
+            Manner::Late(by) => {
+                self.hold(now + by, written(&repr), answer.purpose());
+                return;
+            }
+            Manner::Twice if last => {
+                // At once, or when the tag may be another request's.
+                let by = self.random.below(2) * self.random.below(DOUBLES_US);
+                self.hold(now + Duration::from_micros(by), written(&repr), Purpose::Lie);
+            }
+            Manner::Wrong(wrong) if last => self.lie(now, wrong, &repr, out),
+            _ => {}
+        }
+        out.push(&repr, answer.purpose());
+        self.wake(now, out);
+    }
+
+    /// Before the right answer, or after it.
+    fn lie(&mut self, now: Instant, wrong: Wrong, right: &Repr<'_>, out: &mut Egress<Purpose>) {
+        let mut bytes = written(right);
+        wrong.spoil(&mut bytes, &mut self.random);
+        match self.random.below(3) {
+            // A part of what is owed, with which the rest would not fit, comes only afterwards.
+            0 if !matches!(wrong, Wrong::Length | Wrong::LowerAddress) => {
+                out.push_bytes(Class::Completion, bytes, Purpose::Lie)
+            }
+            0 | 1 => self.hold(now, bytes, Purpose::Lie),
+            _ => {
+                let by = Duration::from_micros(self.random.below(DOUBLES_US));
+                self.hold(now + by, bytes, Purpose::Lie);
+            }
+        }
+    }
+
+    /// Holds back what is said later.
+    fn hold(&mut self, at: Instant, bytes: Vec<u8>, purpose: Purpose) {
+        let place = self.late.partition_point(|other| other.0 <= at);
+        self.late.insert(place, (at, bytes, purpose));
+    }
+}
+
+fn written(repr: &Repr<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; repr.buffer_len()];
+    let length = repr.emit(&mut bytes).expect("an answer can be written");
+    bytes.truncate(length);
+    dress::finish(&mut bytes);
+    bytes
 }

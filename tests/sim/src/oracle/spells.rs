@@ -54,8 +54,18 @@ impl Spells {
 
     /// What it said wrongly is out only now: who waits at this moment may get it.
     pub(crate) fn lied(&mut self, now: Instant) {
-        if !self.lies(now, now) {
-            let moment = Spell { fault: Fault::Lies, from: now, until: now };
+        self.moment(now, Fault::Lies);
+    }
+
+    /// What it said late is out only now: who waits at this moment may have waited for that.
+    pub(crate) fn was_late(&mut self, now: Instant) {
+        self.moment(now, Fault::Silent);
+    }
+
+    fn moment(&mut self, now: Instant, fault: Fault) {
+        let mut same = self.all.iter().filter(|spell| spell.fault == fault);
+        if !same.any(|spell| spell.from <= now && now <= spell.until) {
+            let moment = Spell { fault, from: now, until: now };
             // A spell that goes on stays the last one.
             let open = self.all.last().is_some_and(|last| last.until > now);
             self.all.insert(self.all.len() - usize::from(open), moment);
@@ -97,6 +107,11 @@ impl Spells {
             until.min(now).saturating_since(spell.from.max(since))
         });
         all.sum()
+    }
+
+    /// Whether it ever did that.
+    pub(crate) fn ever(&self, fault: Fault) -> bool {
+        self.all.iter().any(|spell| spell.fault == fault)
     }
 
     /// When it misbehaved last.

@@ -32,6 +32,14 @@ impl Profile {
         time(&self.time).context("in [time]")?;
         for (number, fault) in self.faults.iter().enumerate() {
             let FaultKind { kind, .. } = fault;
+            // A drive does what it reads, and a flush says what it is not sure of.
+            let lies = matches!(kind, Kind::RootTwice | Kind::RootWrong);
+            let believes = self.fabric.drives > 0 || self.work.dma_flushes > 0;
+            ensure!(
+                !(lies && believes),
+                "[[fault]] {} ({kind:?}): nothing where there are drives or `dma_flushes`",
+                number + 1
+            );
             check_fault(fault, self.fabric.manager)
                 .with_context(|| format!("in [[fault]] {} ({kind:?})", number + 1))?;
         }

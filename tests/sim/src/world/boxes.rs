@@ -338,6 +338,7 @@ impl World {
         let packet = Packet::new_checked(tlp).expect("looked at just now");
         self.came.came(&packet, false);
         let at_box = self.hosts.len() + index;
+        let mut doubtful = false;
         let entry = &mut self.boxes[index].slots[slot];
         if entry.stale {
             let what = "a proxy that began anew uses a device that it has not reset";
@@ -357,12 +358,19 @@ impl World {
                     let stuck = !spells.stuck_for(waits.network, now).is_zero()
                         || self.kept_by_stuck(binding, &waits);
                     let binding = self.bindings.get(binding);
+                    let host = &self.hosts[binding.host];
+                    doubtful = host.spells.lies(asked.since, now);
+                    let made_up = is_made_up(tlp);
+                    let late = host.spells.within(asked.since, now);
+                    let told = host.said.since(asked.since, &seen);
                     if binding.down.knows(&seen, Some(asked.request)) {
                         binding.down.deliver(seen, Some(asked.request))?;
                     } else if !binding.is_sound() && binding.down.knows(&seen, None) {
                         // Of two requests that were alike, one may have been lost.
                         binding.down.deliver(seen, None)?;
-                    } else if is_made_up(tlp)
+                    } else if doubtful && (made_up || told) || made_up && late {
+                        binding.give_up(now, asked.request);
+                    } else if made_up
                         && (!binding.is_sound()
                             || self.silences.explain(
                                 &self.network,
@@ -429,7 +437,7 @@ impl World {
         }
         let entry = &mut self.boxes[index].slots[slot];
         let own = seen.class == Class::NonPosted && packet.requester().bits() == 0;
-        if entry.device.handle(now, tlp)? {
+        if entry.device.handle(now, tlp, doubtful)? {
             // One that its proxy asked for leaves all tags free.
             if own {
                 entry.tags.reset(now);

@@ -100,6 +100,7 @@ impl World {
             Act::Manner { at_box, slot, manner } => {
                 self.set_manner(at_box, slot, manner.into());
             }
+            Act::RootManner { host, manner } => self.hosts[host].set_manner(now, manner.into()),
             Act::ControlLost { node } => {
                 if self.role(node).is_some() {
                     self.lose_control(node);
@@ -257,6 +258,7 @@ impl World {
                 return self.end_stuck(at_box, slot, entry.id);
             }
             Act::Manner { at_box, slot, .. } => self.set_manner(at_box, slot, Manner::Good),
+            Act::RootManner { host, .. } => self.hosts[host].set_manner(now, Manner::Good),
             _ => {}
         }
         Ok(())

@@ -5,20 +5,24 @@ use super::messages::{self, Wires};
 use super::room::Room;
 use super::{World, link_config};
 use crate::clock::may_have_given_up;
-use crate::dress::{self, Dresser};
+use crate::device::Manner;
+use crate::dress;
 use crate::egress::Egress;
 use crate::host::driver::Failure;
 use crate::host::memory::is_nowhere;
 use crate::host::os::{Os, Then};
-use crate::host::{Asker, FUNCTIONS, Purpose, all_of, first, host_name, port_name, root};
+use crate::host::root::{Answer, Root};
+use crate::host::{Asker, FUNCTIONS, Purpose, all_of, first, host_name, port_name};
 use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
+use crate::oracle::said::{REMEMBERED, Said};
+use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
 use crate::profile::Profile;
-use crate::random::{Drawer, Random};
+use crate::random::Drawer;
 use crate::trace::What;
 use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::LINK_GIVE_UP;
@@ -46,8 +50,12 @@ pub(crate) struct HostNode {
     pub(crate) ports: Vec<Option<usize>>,
     /// The binding whose device the operating system let go of last.
     pub(super) let_go_of: Option<usize>,
-    random: Random,
-    dresser: Dresser,
+    root: Root,
+    /// When the root complex misbehaved, what it said while it lied, and the last request that each port's
+    /// device asked it under each tag.
+    pub(super) spells: Spells,
+    pub(super) said: Said,
+    asked: BTreeMap<(usize, u16), u64>,
     pub(super) wires: Wires,
     /// What the root complex takes.
     pub(super) room: Room,
@@ -81,9 +89,11 @@ impl HostNode {
             requests: Requests::new(),
             ports: vec![None; ports],
             let_go_of: None,
-            random: Random::stream(seed, Drawer::Root, index as u64),
+            root: Root::new(seed, index, profile.work.dress),
+            spells: Spells::default(),
+            said: Said::default(),
+            asked: BTreeMap::new(),
             wires: Wires::default(),
-            dresser: Dresser::new(profile.work.dress, seed, index as u64),
             room: Room::new(seed, Drawer::RootStall, index as u64),
             answers: Room::new(seed, Drawer::RootAnswers, index as u64),
             passes: BTreeMap::new(),
@@ -119,12 +129,20 @@ impl HostNode {
     pub(super) fn boot(&mut self) {
         self.out.clear();
         self.requests.forget();
+        self.root.forget();
+        self.asked.clear();
         self.room.forget();
         self.answers.forget();
         self.passes.clear();
         self.wires.reset();
         self.front = None;
         self.os.boot();
+    }
+
+    /// The manners of its root complex change, towards what devices ask of it.
+    pub(super) fn set_manner(&mut self, now: Instant, manner: Manner) {
+        self.root.set_manner(manner);
+        self.spells.turn(now, manner.fault());
     }
 
     /// What is posted to one device waits for it no longer than the proxy is to: nothing may pass it.
@@ -243,19 +261,35 @@ impl World {
         let local = self.local(index);
         let Self { hosts, boxes, bindings, agenda, trace, requests: numbers, profile, .. } = self;
         let HostNode {
-            role, os, out, requests, ports, let_go_of, answers, patience, front, ..
+            role,
+            os,
+            out,
+            requests,
+            ports,
+            let_go_of,
+            answers,
+            patience,
+            front,
+            root,
+            spells,
+            said,
+            asked,
+            ..
         } = &mut hosts[index];
         let Some(role) = role else { return Ok(false) };
         let now = agenda.now();
         os.work(now, out, profile)?;
+        if root.wake(now, out) {
+            spells.was_late(now);
+        }
         let taken = out.offer(|waiting| {
             let own = !matches!(waiting.mark, Purpose::PassedOn { .. });
             if waiting.class == Class::NonPosted && own {
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
                 dress::set_tag(&mut waiting.bytes, Tag::new(tag).expect("8 bits"));
             }
-            if matches!(waiting.mark, Purpose::Answer { .. }) && answers.stalls(now, &profile.work)
-            {
+            let is_answer = matches!(waiting.mark, Purpose::Answer { .. } | Purpose::Lie);
+            if is_answer && answers.stalls(now, &profile.work) {
                 return Ok(false);
             }
             let to_all = matches!(waiting.mark, Purpose::Broadcast);
@@ -301,6 +335,18 @@ impl World {
             if let Purpose::Access { port, then: Then::LetGo | Then::GaveUp, .. } = waiting.mark {
                 *let_go_of = ports[port];
             }
+            let is_lie = matches!(waiting.mark, Purpose::Lie);
+            if is_lie || is_answer && spells.lied_within(REMEMBERED, now) {
+                let packet = Packet::new_checked(&waiting.bytes[..]).expect("own TLP");
+                let tag = packet.tag().get();
+                let last =
+                    os.layout().port_of(packet.requester()).and_then(|p| asked.get(&(p, tag)));
+                // What is right is a lie, too, where another one is asked under its tag by now.
+                if is_lie || last.is_some_and(|last| *last != request) {
+                    spells.lied(now);
+                }
+                said.note(now, &Seen::of(&waiting.bytes).expect("own TLP"));
+            }
             let Some(binding) = binding.map(|b| bindings.get(b)) else { return Ok(true) };
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
             let further = binding.slot != first(binding.slot);
@@ -327,7 +373,8 @@ impl World {
         let host = &mut self.hosts[index];
         // What the proxy does not take it is asked to again and again, as a front-end does.
         let again = (host.out.len() > 0).then(|| now + host.hold / AGAIN);
-        let until = [host.room.until(), host.answers.until(), again].into_iter().flatten();
+        let until = [host.room.until(), host.answers.until(), host.root.next_at(), again];
+        let until = until.into_iter().flatten();
         let until = until.filter(|until| *until > now).min();
         if let Some(at) = until
             && host.takes_again.is_none_or(|planned| at < planned || planned <= now)
@@ -368,7 +415,7 @@ impl World {
         let kept = self.peers_kept_from_root(index, tlp);
         let Self { hosts, boxes, bindings, agenda, trace, silences, network, came, .. } = self;
         let boxes_from = hosts.len();
-        let HostNode { os, out, requests, ports, random, dresser, wires, patience, .. } =
+        let HostNode { os, out, requests, ports, root, asked: by_tag, wires, patience, .. } =
             &mut hosts[index];
         let now = agenda.now();
         trace.note(now, index as u16 + 1, What::TlpOut, tlp);
@@ -437,10 +484,10 @@ impl World {
         if seen.class == Class::Posted {
             os.written(&packet, Some(port))?;
         } else {
-            let purpose = Purpose::Answer { binding: bound, request: sent.request };
-            let payload = os.payload(port);
-            let memory = (&mut os.memory, payload, purpose);
-            let there = root::answer(&packet, port, memory, out, (random, dresser))?;
+            let request = sent.request;
+            by_tag.insert((port, packet.tag().get()), request);
+            let answer = Answer { binding: bound, request, payload: os.payload(port) };
+            let there = root.answer(now, &packet, (port, answer), &mut os.memory, out)?;
             os.strays += u64::from(!there);
         }
         if os.strays > strays && sent.request != STRAY && !is_nowhere(packet.address()) {

@@ -5,6 +5,7 @@ use super::hosts::HostNode;
 use crate::host::os::Stage;
 use crate::host::{FUNCTIONS, host_name, port_name};
 use crate::manager::Lent;
+use crate::oracle::spells::Fault;
 use crate::oracle::{Verdict, Violation};
 use proxy_core::role::InHand;
 use proxy_core::time::Instant;
@@ -124,7 +125,14 @@ impl World {
 
     /// The nodes that have something in hand, and what.
     fn left_in_hand(&self) -> Vec<(usize, InHand)> {
-        let hosts = self.hosts.iter().map(|host| host.role.as_ref().map(|role| role.in_hand()));
+        let hosts = self.hosts.iter().map(|host| {
+            let mut in_hand = host.role.as_ref()?.in_hand();
+            // What a root complex said instead of an answer may have left one that fits nothing.
+            if host.spells.ever(Fault::Lies) {
+                in_hand.set_aside = 0;
+            }
+            Some(in_hand)
+        });
         let boxes = self.boxes.iter().map(|node| node.role.as_ref().map(|role| role.in_hand()));
         let all = hosts.chain(boxes).map(Option::unwrap_or_default).enumerate();
         let all = all.map(|(node, in_hand)| (node + 1, in_hand));

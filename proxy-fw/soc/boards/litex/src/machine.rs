@@ -145,6 +145,7 @@ impl Board for Soc {
         self.looks_in = self.looks_in.wrapping_sub(1);
         if self.looks_in == 0 {
             self.receives = self.mac.recover();
+            self.pcie.recover();
         }
         if self.receives {
             self.watchdog.feed();

@@ -172,6 +172,11 @@ impl<B: Bus + Copy> Place<B> {
         self.hot_reset.is_some() || self.signal.is_some() || powered
     }
 
+    /// Whether the link is held in hot reset: who ends that may not sleep.
+    pub(super) fn holds_reset(&self) -> bool {
+        self.hot_reset.is_some()
+    }
+
     /// Does what was to be done by now. Whether the wires were driven, behind the last TLP.
     pub(super) fn time_goes_on(&mut self, now: Instant) -> bool {
         let signal = if self.sending == 0 { self.signal.take() } else { None };
@@ -183,14 +188,15 @@ impl<B: Bus + Copy> Place<B> {
             self.block.control().modify(|control| control.with_hot_reset(false));
         }
         let Facing::Device { device, perst, .. } = &mut self.facing else { return false };
-        if let Device::Powered(since) = *device
-            && since + POWER_STABLE <= now
-            && self.block.status().read().power_good()
-        {
-            *device = Device::Training;
-            let held = *perst;
-            let change = |control: Control| control.with_perst(held).with_link_disable(false);
-            self.block.control().modify(change);
+        if let Device::Powered(since) = device {
+            if !self.block.status().read().power_good() {
+                *since = now;
+            } else if *since + POWER_STABLE <= now {
+                *device = Device::Training;
+                let held = *perst;
+                let change = |control: Control| control.with_perst(held).with_link_disable(false);
+                self.block.control().modify(change);
+            }
         }
         signal.is_some()
     }

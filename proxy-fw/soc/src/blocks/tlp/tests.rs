@@ -159,6 +159,10 @@ fn a_device_gets_power_then_its_link_and_then_it_is_told_of() {
     assert_eq!(port.happening(), None);
     assert_eq!(control(&hardware, 0), PERST | DISABLE | POWER, "its power is not good");
     hardware.set("tlp.slot[0].status", 0b11);
+    time(&hardware, 199);
+    assert_eq!(port.happening(), None);
+    assert_eq!(control(&hardware, 0), PERST | DISABLE | POWER, "it is good since 100 ms only");
+    time(&hardware, 200);
     assert_eq!(port.happening(), None);
     assert_eq!(control(&hardware, 0), POWER);
     event(&hardware, 0, SlotEvent::LinkUp);
@@ -337,6 +341,7 @@ fn a_reset_is_behind_what_was_sent_and_ends_what_came() {
     assert_eq!(goes_out(&hardware).len(), 1);
     assert_eq!(port.happening(), None);
     assert_eq!(control(&hardware, 0), POWER | HOT);
+    assert!(port.has_more(), "who sleeps ends it too late");
     assert_eq!(port.room(ONE), ClassSet::ALL);
     // Another is cut off in the middle, and then the link goes down.
     let aborted = Status::RESET.with_aborted(true);
@@ -348,7 +353,7 @@ fn a_reset_is_behind_what_was_sent_and_ends_what_came() {
     assert_eq!(next(&mut port, ONE), None, "a device that is reset says nothing");
     time(&hardware, 102);
     assert_eq!(port.happening(), None);
-    assert_eq!(control(&hardware, 0), POWER);
+    assert_eq!((control(&hardware, 0), port.has_more()), (POWER, false));
     event(&hardware, 0, SlotEvent::LinkUp);
     assert!(comes(&hardware, 0, Posted, 5));
     assert_eq!(port.happening(), None, "the device is the same");

@@ -30,7 +30,12 @@ impl ModelDriver {
             Task::DmaReads => Job::Read,
             _ => Job::Add,
         };
-        let free = |n: &usize| self.transfers[*n].is_none() && !self.unknown[*n];
+        if job == Job::Add && self.unknown.iter().all(|unknown| *unknown) {
+            // Of no counter it knows any more what it holds.
+            return true;
+        }
+        let known = |n: usize| job != Job::Add || !self.unknown[n];
+        let free = |n: &usize| self.transfers[*n].is_none() && known(*n);
         let Some(buffer) = (0..self.transfers.len()).find(free) else { return false };
         let high = random.chance(500_000);
         let length = random.between(work.bytes[0], work.bytes[1]);
@@ -109,7 +114,7 @@ impl ModelDriver {
             ));
         };
         if failed {
-            self.unknown[buffer] = command.job == Job::Add;
+            self.unknown[buffer] |= command.job == Job::Add;
             let what = format!("a device's transfer failed: {:?}", command.job);
             self.failure.get_or_insert(Failure { since, what });
             return Ok(());
