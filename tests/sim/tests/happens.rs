@@ -103,3 +103,9 @@ fn tlps_are_of_every_kind() {
     ];
     check("kinds", &wanted);
 }
+
+#[test]
+fn root_complexes_answer_late_and_lie() {
+    let wanted = [("late answers of root complexes", 200), ("lies of root complexes", 500)];
+    check("roots", &wanted);
+}

@@ -23,6 +23,8 @@ pub(crate) struct Root {
     manner: Manner,
     /// What is said later, in the order of time.
     late: VecDeque<(Instant, Vec<u8>, Purpose)>,
+    /// Answers that were late, and lies.
+    pub(crate) misdeeds: [u64; 2],
     random: Random,
     dresser: Dresser,
 }
@@ -47,6 +49,7 @@ impl Root {
         Self {
             manner: Manner::Good,
             late: VecDeque::new(),
+            misdeeds: [0; 2],
             random: Random::stream(seed, Drawer::Root, host as u64),
             dresser: Dresser::new(dress, seed, host as u64),
         }
@@ -180,7 +183,8 @@ impl Root {
         match self.random.below(3) {
             // A part of what is owed, with which the rest would not fit, comes only afterwards.
             0 if !matches!(wrong, Wrong::Length | Wrong::LowerAddress) => {
-                out.push_bytes(Class::Completion, bytes, Purpose::Lie)
+                self.misdeeds[1] += 1;
+                out.push_bytes(Class::Completion, bytes, Purpose::Lie);
             }
             0 | 1 => self.hold(now, bytes, Purpose::Lie),
             _ => {
@@ -192,6 +196,7 @@ impl Root {
 
     /// Holds back what is said later.
     fn hold(&mut self, at: Instant, bytes: Vec<u8>, purpose: Purpose) {
+        self.misdeeds[usize::from(matches!(purpose, Purpose::Lie))] += 1;
         let place = self.late.partition_point(|other| other.0 <= at);
         self.late.insert(place, (at, bytes, purpose));
     }

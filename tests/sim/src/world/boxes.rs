@@ -10,7 +10,7 @@ use crate::host::layout::function_at;
 use crate::host::{FUNCTIONS, all_of, first, slot_name};
 use crate::oracle::binding::Bindings;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
-use crate::oracle::said::{REMEMBERED, Said};
+use crate::oracle::said::{REMEMBERED, Said, digest_to};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
@@ -362,7 +362,7 @@ impl World {
                     doubtful = host.spells.lies(asked.since, now);
                     let made_up = is_made_up(tlp);
                     let late = host.spells.within(asked.since, now);
-                    let told = host.said.since(asked.since, &seen);
+                    let told = host.said.since(asked.since, digest_to(packet.requester(), &seen));
                     if binding.down.knows(&seen, Some(asked.request)) {
                         binding.down.deliver(seen, Some(asked.request))?;
                     } else if !binding.is_sound() && binding.down.knows(&seen, None) {
@@ -474,7 +474,7 @@ impl World {
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
             let lie = matches!(waiting.mark, Mark::TooMany | Mark::Lie { .. });
             if seen.class == Class::Completion && (lie || spells.lied_within(REMEMBERED, now)) {
-                said.note(now, &seen);
+                said.note(now, seen.digest);
             }
             // What of it is wrong its proxy may not have to look at.
             let own = seen.class == Class::Completion && packet.requester().bits() == 0;

@@ -62,6 +62,8 @@ impl World {
             ("transfers between devices that were right", self.peers_right()),
             ("operations of further functions", self.done_by_others()),
             ("TLPs past what a root complex did not take", self.passed_at_roots()),
+            ("late answers of root complexes", self.misdeeds(0)),
+            ("lies of root complexes", self.misdeeds(1)),
             ("TLPs given up for devices that take nothing", self.given_up()),
             ("turns of wires", self.hosts.iter().map(|host| host.wires.turns).sum()),
             ("frames lost where the other direction went on", self.network.lost_one_way),
@@ -81,6 +83,11 @@ impl World {
     /// TLPs that root complexes took while they took none of another class.
     fn passed_at_roots(&self) -> u64 {
         self.hosts.iter().map(|host| host.room.passed).sum()
+    }
+
+    /// Answers of root complexes that were late, or lies.
+    fn misdeeds(&self, kind: usize) -> u64 {
+        self.hosts.iter().map(|host| host.root.misdeeds[kind]).sum()
     }
 
     /// TLPs that the hosts' proxies that are there have given up.

@@ -17,7 +17,7 @@ use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
 use crate::oracle::order::{STRAY, Seen, is_made_up};
-use crate::oracle::said::{REMEMBERED, Said};
+use crate::oracle::said::{REMEMBERED, Said, digest_to};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
@@ -50,7 +50,7 @@ pub(crate) struct HostNode {
     pub(crate) ports: Vec<Option<usize>>,
     /// The binding whose device the operating system let go of last.
     pub(super) let_go_of: Option<usize>,
-    root: Root,
+    pub(super) root: Root,
     /// When the root complex misbehaved, what it said while it lied, and the last request that each port's
     /// device asked it under each tag.
     pub(super) spells: Spells,
@@ -345,7 +345,8 @@ impl World {
                 if is_lie || last.is_some_and(|last| *last != request) {
                     spells.lied(now);
                 }
-                said.note(now, &Seen::of(&waiting.bytes).expect("own TLP"));
+                let seen = Seen::of(&waiting.bytes).expect("own TLP");
+                said.note(now, digest_to(packet.requester(), &seen));
             }
             let Some(binding) = binding.map(|b| bindings.get(b)) else { return Ok(true) };
             let seen = Seen::of(&waiting.bytes).expect("own TLP");
@@ -445,7 +446,8 @@ impl World {
                         || silences.explain(network, &waits, now, (index, boxes_from + at_box))
                 };
                 // All functions answer under the tags of their slot.
-                let said = || slots[functions.clone()].iter().any(|s| s.said.since(since, &seen));
+                let said =
+                    || slots[functions.clone()].iter().any(|s| s.said.since(since, seen.digest));
                 let said = &said;
                 let causes = Causes { since, now, doubtful, said, no_tags, silence: &silence };
                 came_back(binding, tlp, seen, asked.request, &causes)?;
