@@ -86,6 +86,10 @@ async fn look(
     }
     let id = operation.id;
     let ended = manager.records.apply(|txn| {
+        if txn.operations().get(&id) != Some(operation) {
+            // It has got on since it was looked at.
+            return;
+        }
         if only_enumeration {
             overdue::not_enumerated(txn, id, bound);
         } else {
