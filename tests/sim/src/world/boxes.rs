@@ -2,7 +2,7 @@
 
 use super::hosts::HostNode;
 use super::room::Room;
-use super::{World, link_config};
+use super::{World, link_config, stood_long};
 use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
 use crate::dress;
@@ -358,6 +358,8 @@ impl World {
                     let stuck = !spells.stuck_for(waits.network, now).is_zero()
                         || self.kept_by_stuck(binding, &waits);
                     let binding = self.bindings.get(binding);
+                    let nodes = [binding.host, at_box];
+                    let still = stood_long(&self.lives, nodes, waits.network, now);
                     let host = &self.hosts[binding.host];
                     doubtful = host.spells.lies(asked.since, now);
                     let made_up = is_made_up(tlp);
@@ -379,6 +381,7 @@ impl World {
                                 (binding.host, at_box),
                             )
                             || peers
+                            || still
                             || stuck)
                     {
                         binding.give_up(now, asked.request);

@@ -98,7 +98,7 @@ impl World {
                 self.agenda.plan(until, Event::Thaw(node));
             }
             Act::Manner { at_box, slot, manner } => {
-                self.set_manner(at_box, slot, manner.into());
+                self.turn_manner(at_box, slot, manner.into());
             }
             Act::RootManner { host, manner } => self.hosts[host].set_manner(now, manner.into()),
             Act::ControlLost { node } => {
@@ -152,6 +152,13 @@ impl World {
             node.os.begin(ready[port % ready.len()], burst);
         }
         self.pump(host)
+    }
+
+    /// The manners of a device change; but one that takes nothing does not before it is reset.
+    fn turn_manner(&mut self, at_box: usize, slot: usize, manner: Manner) {
+        if !self.boxes[at_box].slots[slot * FUNCTIONS].device.is_stuck() {
+            self.set_manner(at_box, slot, manner);
+        }
     }
 
     /// A device that took nothing does again. What was for it may be lost, so whoever has it begins anew
@@ -257,7 +264,7 @@ impl World {
             Act::Manner { at_box, slot, manner: Bad::Stuck } => {
                 return self.end_stuck(at_box, slot, entry.id);
             }
-            Act::Manner { at_box, slot, .. } => self.set_manner(at_box, slot, Manner::Good),
+            Act::Manner { at_box, slot, .. } => self.turn_manner(at_box, slot, Manner::Good),
             Act::RootManner { host, .. } => self.hosts[host].set_manner(now, Manner::Good),
             _ => {}
         }

@@ -3,7 +3,7 @@
 use super::boxes::SlotNode;
 use super::messages::{self, Wires};
 use super::room::Room;
-use super::{World, link_config};
+use super::{World, link_config, stood_long};
 use crate::clock::may_have_given_up;
 use crate::device::Manner;
 use crate::dress;
@@ -414,7 +414,8 @@ impl World {
             return Ok(());
         }
         let kept = self.peers_kept_from_root(index, tlp);
-        let Self { hosts, boxes, bindings, agenda, trace, silences, network, came, .. } = self;
+        let Self { hosts, boxes, bindings, agenda, trace, silences, network, came, lives, .. } =
+            self;
         let boxes_from = hosts.len();
         let HostNode { os, out, requests, ports, root, asked: by_tag, wires, patience, .. } =
             &mut hosts[index];
@@ -441,9 +442,11 @@ impl World {
                 let no_tags = Tags::may_all_have_been_gone(of_slot(), since, now)
                     || spells.gives_up(since, *patience);
                 let short = || Tags::may_be_short(of_slot());
+                let other = boxes_from + at_box;
                 let silence = || {
-                    kept || spells.keep(&waits, now, short)
-                        || silences.explain(network, &waits, now, (index, boxes_from + at_box))
+                    kept || stood_long(lives, [index, other], waits.network, now)
+                        || spells.keep(&waits, now, short)
+                        || silences.explain(network, &waits, now, (index, other))
                 };
                 // All functions answer under the tags of their slot.
                 let said =

@@ -137,6 +137,13 @@ impl Life {
     }
 }
 
+/// Whether one of two nodes stood still for so much of the time since then that this explains that a
+/// request's time ran out.
+fn stood_long(lives: &[Life], nodes: [usize; 2], since: Instant, now: Instant) -> bool {
+    let still: Duration = nodes.map(|node| lives[node].stood_still(since, now)).into_iter().sum();
+    !still.is_zero() && still >= silence::enough(since, now)
+}
+
 /// The fabric.
 pub(crate) struct World {
     pub(crate) seed: u64,

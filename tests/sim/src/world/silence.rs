@@ -20,6 +20,11 @@ const PART: u32 = 4;
 /// between two probes (`wire.md`, section 14), of which one may be lost.
 const FOUND: Duration = LINK_MAX_RTO.saturating_mul(5);
 
+/// So much of the time since then explains that a request's time ran out.
+pub(super) fn enough(since: Instant, now: Instant) -> Duration {
+    ENOUGH.min(now.saturating_since(since) / PART)
+}
+
 /// The paths to another node that a node was told of: how many, and when each of them was new.
 #[derive(Clone, Debug, Default)]
 struct Told {
@@ -102,7 +107,6 @@ impl Silences {
         (one, other): (usize, usize),
     ) -> bool {
         let since = waits.network;
-        let enough = ENOUGH.min(now.saturating_since(since) / PART);
         let heard = |from, to| {
             let ear: &Ear = &self.ears[from * self.nodes + to];
             let open = ear.lost.then_some((ear.last, now));
@@ -110,7 +114,7 @@ impl Silences {
             all.map(|(from, to)| to.min(now).saturating_since(from.max(since))).sum::<Duration>()
         };
         may_have_given_up(waits.since, now)
-            && heard(one, other) + heard(other, one) >= enough
+            && heard(one, other) + heard(other, one) >= enough(since, now)
             && self.whole_since(network, now, one, other).is_none_or(|whole| whole > since)
     }
 }
