@@ -150,7 +150,8 @@ impl Manager {
         }
     }
 
-    /// Tries a store again that could not be written, and says so when it can.
+    /// Tries a store again that could not be written, and says so when it can. What proxies told
+    /// meanwhile is not recorded: their tables say what came of it.
     pub async fn mend_store(&self) {
         let mut troubles = self.records.watch_trouble();
         loop {
@@ -168,7 +169,10 @@ impl Manager {
                 );
                 let event = EventRecord::new(EventKind::StoreRecovered, detail);
                 match self.records.apply(|txn| txn.event(event)).await {
-                    Ok(()) => break,
+                    Ok(()) => {
+                        self.registry.all().iter().for_each(|session| session.sync.notify_one());
+                        break;
+                    }
                     Err(_) if self.is_stopping() => return,
                     // The records said it to the log.
                     Err(_) => {}

@@ -8,8 +8,8 @@ use crate::operations::progress;
 use crate::records::{Tables, Txn};
 use crate::types::text::plain;
 use crate::types::{
-    BindingId, BindingRecord, DeviceState, EventKind, EventRecord, FunctionAddress, NodeName, Role,
-    SlotAddress,
+    BindingId, BindingRecord, DeviceState, EventKind, EventRecord, FunctionAddress, NodeName,
+    Problem, Role, SlotAddress,
 };
 use proxy_core::control::{
     BindingFailure, Event, LinkDownReason, PortState, ResetReport, SlotState,
@@ -138,8 +138,41 @@ fn between(
         .collect()
 }
 
-async fn fail(manager: &Manager, why: &str, which: impl FnOnce(&Tables) -> Vec<BindingId>) {
+/// Changes the records for a proxy. What its operating system let go of while the store could not be
+/// written goes before: what failed by that is not to be made again.
+pub async fn record<R>(
+    manager: &Manager,
+    session: &Session,
+    change: impl FnOnce(&mut Txn) -> R,
+) -> Result<R, Problem> {
+    let kept = session.let_go();
     let changed = manager.records.apply(|txn| {
+        for (peer, key) in &kept {
+            let_go(txn, session, *peer, *key);
+        }
+        change(txn)
+    });
+    let result = changed.await?;
+    session.let_go_recorded(&kept);
+    Ok(result)
+}
+
+/// Whether that is of any binding.
+fn let_go(txn: &mut Txn, session: &Session, peer: NodeId, key: BindingKey) -> bool {
+    let which = between(txn, session, peer, |b| b.has_key(key));
+    for id in &which {
+        progress::let_go(txn, *id);
+    }
+    !which.is_empty()
+}
+
+async fn fail(
+    manager: &Manager,
+    session: &Session,
+    why: &str,
+    which: impl FnOnce(&Tables) -> Vec<BindingId>,
+) {
+    let changed = record(manager, session, |txn| {
         for id in which(txn) {
             progress::failed(txn, id, why);
         }
@@ -183,18 +216,21 @@ async fn binding_failed(
     key: BindingKey,
     reason: BindingFailure,
 ) {
-    let which = |tables: &Tables| between(tables, session, peer, |b| b.has_key(key));
     if reason == BindingFailure::HostLetGo {
-        let changed = manager.records.apply(|txn| {
-            for id in which(txn) {
-                progress::let_go(txn, id);
-            }
-        });
-        if let Err(problem) = changed.await {
+        // A proxy may say anything: what is of no binding is not kept.
+        let mut is_of_any = false;
+        let changed =
+            manager.records.apply(|txn| is_of_any = let_go(txn, session, peer, key)).await;
+        if let Err(problem) = changed {
             tracing::error!("that a host let go cannot be recorded: {problem}");
+            // Its table will not say it: that shows only that the port failed.
+            if is_of_any {
+                session.keep_let_go(peer, key);
+            }
         }
         return;
     }
+    let which = |tables: &Tables| between(tables, session, peer, |b| b.has_key(key));
     if matches!(reason, BindingFailure::TlpCrc | BindingFailure::DeviceGone) {
         let tables = manager.records.snapshot();
         for id in which(&tables) {
@@ -203,7 +239,7 @@ async fn binding_failed(
         }
     }
     let why = format!("{} says: {}", session.name(), failure(reason));
-    fail(manager, &why, which).await;
+    fail(manager, session, &why, which).await;
     look_again(manager, session, peer);
 }
 
@@ -236,7 +272,7 @@ async fn port_changed(
     manager.event_soon(EventRecord::new(EventKind::PortChanged, detail).node(name));
     if state == PortState::Failed {
         let why = format!("{name}: port {port} lost its link");
-        fail(manager, &why, |tables| {
+        fail(manager, session, &why, |tables| {
             let binding = tables.binding_at_port(name, port).filter(|b| b.phase.at_box());
             binding.map(|b| b.id).into_iter().collect()
         })

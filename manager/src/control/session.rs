@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tlp_codec::ids::{NodeId, PortId};
+use tlp_codec::ids::{BindingKey, NodeId, PortId};
 use tokio::sync::{Notify, RwLock, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -97,6 +97,7 @@ pub struct Session {
     leaving: AtomicBool,
     stray_ports: Mutex<BTreeSet<PortId>>,
     complaints: Mutex<Vec<String>>,
+    let_go: Mutex<BTreeSet<(NodeId, BindingKey)>>,
     /// How much has been told of slots, and how much of that its tables were read after.
     told: AtomicU64,
     read: AtomicU64,
@@ -129,6 +130,7 @@ impl Session {
             leaving: AtomicBool::new(false),
             stray_ports: Mutex::default(),
             complaints: Mutex::default(),
+            let_go: Mutex::default(),
             told: AtomicU64::new(0),
             read: AtomicU64::new(0),
             moved: Notify::new(),
@@ -202,6 +204,23 @@ impl Session {
         let new = now.iter().filter(|complaint| !known.contains(complaint)).cloned().collect();
         *known = now;
         new
+    }
+
+    /// What the host's operating system let go of by itself and could not be recorded so far: at which
+    /// box, and what.
+    pub fn let_go(&self) -> BTreeSet<(NodeId, BindingKey)> {
+        self.let_go.lock().expect("no one panics while holding it").clone()
+    }
+
+    /// Keeps that it let go of something until that can be recorded.
+    pub fn keep_let_go(&self, peer: NodeId, key: BindingKey) {
+        self.let_go.lock().expect("no one panics while holding it").insert((peer, key));
+    }
+
+    /// These are recorded.
+    pub fn let_go_recorded(&self, these: &BTreeSet<(NodeId, BindingKey)>) {
+        let mut kept = self.let_go.lock().expect("no one panics while holding it");
+        kept.retain(|one| !these.contains(one));
     }
 
     /// Something is told of a slot: it says its state, and not what is in it now.

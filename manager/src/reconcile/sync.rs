@@ -2,7 +2,7 @@
 
 use super::diff::StraySlot;
 use super::{compare, diff, sound};
-use crate::control::{RequestError, Session};
+use crate::control::{RequestError, Session, events};
 use crate::manager::Manager;
 use crate::types::{EventKind, EventRecord, FunctionEpoch, NodeName, Role, SlotAddress};
 use proxy_core::control::{InventoryEntry, MappingEntry, Removal, Reply, Request, SlotEntry};
@@ -238,8 +238,9 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Aga
     let (table, complaints) = sound::ports(name, session.identity().size, table);
     complain(manager, session, complaints);
     let incarnation = session.identity().incarnation;
-    let changed =
-        manager.records.apply(|txn| compare::host_table(txn, &before, name, incarnation, &table));
+    let changed = events::record(manager, session, |txn| {
+        compare::host_table(txn, &before, name, incarnation, &table)
+    });
     let Ok(diff) = changed.await else { return Ok(Again::Later) };
     session.set_stray_ports(diff.stray_ports);
     let mut again = Again::of(diff.unsure);

@@ -19,4 +19,5 @@ mod recorder;
 mod slow;
 mod store;
 mod store_faults;
+mod store_mended;
 mod waiting;

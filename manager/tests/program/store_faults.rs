@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use tlp_codec::ids::Epoch;
 
 /// Lets no file of the manager's grow beyond this, as a full disk does. `None`: as much as it likes.
-fn limit(manager: &Manager, bytes: Option<u64>) {
+pub fn limit(manager: &Manager, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(manager.pid()).unwrap());
     let before = prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
     assert_eq!(before.maximum, None, "the test needs a machine without a limit of its own");

@@ -1,0 +1,54 @@
+//! What proxies tell while the store cannot be written is made up for when it can.
+
+use crate::common::fake::{Fake, boxed, host};
+use crate::common::{Manager, eventually};
+use crate::store_faults::limit;
+use proxy_core::control::{BindingFailure, Event, PortState};
+use tlp_codec::ids::PortId;
+
+/// A manager that reads no table because of the time, with a host and a box.
+fn pool() -> (Manager, Fake, Fake) {
+    let never = 3_600_000;
+    let manager = Manager::with_timing(&[("reconcile_ms", never), ("enumeration_ms", never)]);
+    let at_host = Fake::join(manager.control, host("host1", 4), "");
+    let at_box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    (manager, at_host, at_box)
+}
+
+fn wait_log(manager: &Manager, text: &str) {
+    eventually(text, || manager.log().contains(text).then_some(()));
+}
+
+#[test]
+fn what_a_host_lets_go_while_nothing_can_be_written_is_taken_back() {
+    let (manager, at_host, at_box) = pool();
+    manager.text(&["allocate", "--host", "host1"]);
+    let (peer, key) = (at_box.welcome.node, at_box.bound(1).unwrap());
+    limit(&manager, Some(4096));
+    at_host.with(|s| s.ports.get_mut(&0).unwrap().1 = PortState::Failed);
+    at_host.event(Event::BindingFailed { peer, key, reason: BindingFailure::HostLetGo });
+    at_host.event(Event::Port { port: PortId::new(0).unwrap(), state: PortState::Failed });
+    wait_log(&manager, "that a host let go cannot be recorded");
+    wait_log(&manager, "a failed binding cannot be recorded");
+    limit(&manager, None);
+    manager.wait_event("host-let-go", "box1/1");
+    manager.wait_slot("box1/1", "free");
+    assert!(at_host.with(|s| s.ports.is_empty()) && at_box.bound(1).is_none());
+    assert!(!manager.has_event("rebinding", "box1/1"));
+}
+
+#[test]
+fn a_device_that_is_enabled_while_nothing_can_be_written_counts_as_enabled() {
+    let (manager, at_host, _box) = pool();
+    at_host.with(|s| s.enumerates = false);
+    manager.text(&["allocate", "--host", "host1", "--no-wait"]);
+    manager.wait_phase("bound");
+    limit(&manager, Some(4096));
+    at_host.with(|s| s.enumerates = true);
+    at_host.event(Event::DeviceConfigured { port: PortId::new(0).unwrap() });
+    wait_log(&manager, "a configured device cannot be recorded");
+    limit(&manager, None);
+    manager.wait_phase("configured");
+    assert_eq!(manager.get("/v1/operations/op-1")["state"], "succeeded");
+}
