@@ -65,11 +65,14 @@ fn ended(operation: &OperationRecord, metrics: &Metrics) {
 
 /// Counts until the manager stops.
 pub async fn follow(manager: std::sync::Arc<Manager>) {
-    let mut changes = manager.records.watch(Topic::Operations);
+    let mut operations = manager.records.watch(Topic::Operations);
+    // There are some of no operation.
+    let mut events = manager.records.watch(Topic::Events);
     let mut counted = Counted::from_now(&manager.records.snapshot());
     loop {
         tokio::select! {
-            () = changes.changed() => {}
+            () = operations.changed() => {}
+            () = events.changed() => {}
             () = manager.stopping() => return,
         }
         counted.count(&manager.records.snapshot(), &manager.metrics);

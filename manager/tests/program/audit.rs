@@ -185,6 +185,17 @@ fn metric(manager: &Manager, line: &str) -> Option<f64> {
     text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
 }
 
+/// Also where no operation has anything to do with it.
+#[test]
+fn events_are_counted_as_they_come() {
+    let manager = Manager::start();
+    let at_box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    manager.wait_ready(&["box1"]);
+    drop(at_box);
+    let left = r#"dxpu_events_total{kind="node-disconnected"}"#;
+    eventually("the event to be counted", || metric(&manager, left).filter(|n| *n == 1.0));
+}
+
 #[test]
 fn metrics_follow_what_happens() {
     let manager = Manager::start();
