@@ -273,7 +273,9 @@ fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Fai
             complain!("dxpu-manager: earlier events are no longer kept");
         }
         for event in &page.items {
-            out.print_one(event, render::event)?;
+            if !out.print_one(event, render::event)? {
+                return Ok(());
+            }
         }
         if !which.follow {
             return Ok(());

@@ -52,16 +52,16 @@ impl Output {
         write_line(&self.text(value, text))
     }
 
-    /// One of many: a line, but a document of its own in YAML.
+    /// One of many: a line, but a document of its own in YAML. Says whether anybody still reads them.
     pub(super) fn print_one<T: Serialize>(
         &self,
         value: &T,
         text: impl FnOnce(&T) -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         match self.form {
-            Form::Table => write_line(&text(value)),
-            Form::Json => write_line(&serde_json::to_string(value).expect("views are JSON")),
-            Form::Yaml => write_line(&format!("---\n{}", self.text(value, text))),
+            Form::Table => next_line(&text(value)),
+            Form::Json => next_line(&serde_json::to_string(value).expect("views are JSON")),
+            Form::Yaml => next_line(&format!("---\n{}", self.text(value, text))),
         }
     }
 

@@ -142,6 +142,19 @@ fn events_are_followed_across_a_restart() {
     follow.wait().unwrap();
 }
 
+/// As in `events --follow | head -1`.
+#[test]
+fn events_that_nobody_reads_any_more_are_not_followed() {
+    let manager = Manager::start();
+    let mut follow = manager.begin(&["events", "--follow", "--since", "0"]);
+    let mut line = String::new();
+    BufReader::new(follow.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("manager-started"), "{line}");
+    let _box = Fake::join(manager.control, boxed("box1", 1), "nvme");
+    let status = eventually("the end", || follow.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+}
+
 #[test]
 fn a_card_says_why_it_was_reset() {
     use proxy_core::control::{FromProxy, ResetCause, ResetReport};
