@@ -117,26 +117,77 @@ pub(super) async fn forget(
     refuse_if_stopping(&manager)?;
     let name: NodeName = parse("name", &name)?;
     let key = client_key(&headers, &(&name, &params))?;
-    let forgotten = async move {
-        let forgotten = manager.records.change(|txn| {
-            if_match.check_unless_repeated(txn, key.as_ref(), || {
-                txn.nodes().get(&name).map(|record| shown(&views::node(&manager, txn, record)))
-            })?;
-            let connected = manager.registry.get(&name).is_some();
-            let rules = &manager.settings.erase;
-            forget::forget(txn, rules, &name, params.force, connected, key)
+    let forgotten = manager.records.change(|txn| {
+        if_match.check_unless_repeated(txn, key.as_ref(), || {
+            txn.nodes().get(&name).map(|record| shown(&views::node(&manager, txn, record)))
+        })?;
+        let connected = manager.registry.get(&name).is_some();
+        let rules = &manager.settings.erase;
+        forget::forget(txn, rules, &name, params.force, connected, key)
+    });
+    let operation = forgotten.await?;
+    // What the records forget is forgotten here too: the request is served to its end, whether its
+    // client stays or not. The same request may come again when a proxy of that name is there.
+    if !manager.records.snapshot().nodes().contains_key(&name) {
+        manager.registry.forget(&name);
+        manager.observed.forgotten(&name);
+    }
+    Ok(accepted(operation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit;
+    use crate::config::Settings;
+    use crate::manager::Manager;
+    use crate::records::Records;
+    use crate::store::EmbeddedStore;
+    use crate::types::{AuditRecord, NodeRecord, Timestamp};
+    use axum::extract::FromRequestParts;
+    use axum::http::Request;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn what_forgets_a_proxy_takes_the_entry_of_the_audit_log_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let records = Records::open(Arc::new(EmbeddedStore::open(&path).unwrap()), &path).unwrap();
+        let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+        let put = manager.records.apply(|txn| {
+            let (node, now) = (txn.new_node_id().unwrap(), txn.now());
+            let name = NodeName::new("box1").unwrap();
+            let (first_seen, last_connected) = (now, now);
+            let role = Role::Box;
+            txn.put_node(NodeRecord { name, node, role, size: 1, first_seen, last_connected });
         });
-        let operation = forgotten.await?;
-        // The same request may come again when a proxy of that name is there.
-        if !manager.records.snapshot().nodes().contains_key(&name) {
-            manager.registry.forget(&name);
-            manager.observed.forgotten(&name);
-        }
-        Ok(operation)
-    };
-    // What the records forget is forgotten here too, also when the client does not wait for it.
-    match tokio::spawn(forgotten).await {
-        Ok(forgotten) => forgotten.map(accepted),
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        put.await.unwrap();
+        let entry = AuditRecord {
+            sequence: 0,
+            at: Timestamp::now(),
+            actor: Some("ada@desk".into()),
+            peer: "127.0.0.1:1".into(),
+            method: "DELETE".into(),
+            path: "/v1/nodes/box1".into(),
+            what: None,
+            operation: None,
+            problem: None,
+        };
+        let mut parts = Request::new(()).into_parts().0;
+        let if_match = IfMatch::from_request_parts(&mut parts, &()).await.unwrap();
+        let asked = forget(
+            State(manager.clone()),
+            Segments("box1".to_owned()),
+            Params(ForgetParams::default()),
+            HeaderMap::new(),
+            if_match,
+        );
+        let (answer, served) = audit::on_behalf(entry, asked).await;
+        answer.unwrap();
+        assert!(served.entry.is_none(), "the change took it");
+        let tables = manager.records.snapshot();
+        assert!(tables.nodes().is_empty());
+        let entry = tables.audit().values().next().unwrap();
+        assert!(entry.operation.is_some(), "{entry:?}");
     }
 }
