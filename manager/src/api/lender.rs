@@ -197,7 +197,9 @@ pub(super) async fn spares(
     let wanted = all.into_iter().filter(|spares| {
         filter.model.as_ref().is_none_or(|model| model.eq_ignore_ascii_case(&spares.model))
     });
-    paging.page(wanted.map(|spares| (spares.model.clone(), spares)), Some).map(Json)
+    // In this order they come.
+    let wanted = wanted.map(|spares| (spares.model.to_ascii_lowercase(), spares));
+    paging.page(wanted, Some).map(Json)
 }
 
 /// What has a health.

@@ -119,6 +119,17 @@ fn every_list_comes_in_pages_and_filtered() {
 }
 
 #[test]
+fn models_in_small_letters_and_large_come_in_pages() {
+    let manager = Manager::start();
+    let _ssds = Fake::join(manager.control, boxed("box1", 1), "Samsung PM9A3");
+    let _others = Fake::join(manager.control, boxed("box2", 1), "nvme");
+    manager.wait_ready(&["box1", "box2"]);
+    let spares = pages(&manager, "/v1/spares", 1);
+    let models: Vec<_> = spares.iter().map(|spares| &spares["model"]).collect();
+    assert_eq!(models, ["nvme", "Samsung PM9A3"]);
+}
+
+#[test]
 fn events_are_filtered_and_a_list_goes_on_behind_them() {
     let manager = Manager::start();
     let _proxies = pool(&manager);
