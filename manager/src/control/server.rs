@@ -172,13 +172,14 @@ async fn welcome(
     hello: &Hello,
     remote: SocketAddr,
 ) -> Result<(Entered, mpsc::Receiver<Box<[u8]>>), String> {
-    if manager.registry.count() >= MAX_PROXIES {
-        return Err(format!("{MAX_PROXIES} proxies are connected, which is the limit"));
-    }
-    if let Ok(name) = crate::types::NodeName::new(hello.name.as_str())
-        && let Some(there) = manager.registry.get(&name)
-    {
-        make_room(&there, hello)?;
+    let name = NodeName::new(hello.name.as_str());
+    match name.ok().and_then(|name| manager.registry.get(&name)) {
+        // It takes the place that it has.
+        Some(there) => make_room(&there, hello)?,
+        None if manager.registry.count() >= MAX_PROXIES => {
+            return Err(format!("{MAX_PROXIES} proxies are connected, which is the limit"));
+        }
+        None => {}
     }
     let identity: Identity = handshake::admit(manager, hello, remote).await?;
     let (session, queue) = Session::new(identity, manager.term());
@@ -382,7 +383,7 @@ mod tests {
     use crate::records::Records;
     use crate::store::EmbeddedStore;
     use proxy_core::control::{FromProxy, Name, PathAddress, RoleKind, Term, encode};
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
     use std::pin::Pin;
     use std::task::{Context, Poll};
     use tokio::io::ReadBuf;
@@ -420,30 +421,55 @@ mod tests {
         }
     }
 
+    const REMOTE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+
+    fn hello(name: &str, incarnation: u32) -> Hello {
+        Hello {
+            version: CONTROL_VERSION,
+            name: Name::try_from(name).unwrap(),
+            role: RoleKind::Host { ports: 1 },
+            incarnation,
+            node: None,
+            paths: [PathAddress::Udp4 { ip: [127, 0, 0, 1], port: 1 }].into_iter().collect(),
+            mtu: 1500,
+            term: Term(0),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_in_comes_back_also_where_nobody_else_may_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let records = Records::open(Arc::new(EmbeddedStore::open(&path).unwrap()), &path).unwrap();
+        let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+        let (first, _queue) = welcome(&manager, &hello("host0", 1), REMOTE).await.unwrap();
+        for n in 1..MAX_PROXIES {
+            let name = NodeName::new(format!("host{n}")).unwrap();
+            let identity = Identity { name, ..first.session.identity().clone() };
+            let session = Arc::new(Session::new(identity, manager.term()).0);
+            manager.registry.enter(&session).map_err(drop).unwrap();
+        }
+        let refusal = welcome(&manager, &hello("one-more", 1), REMOTE).await.err().unwrap();
+        assert!(refusal.contains("the limit"), "{refusal}");
+        let refusal = welcome(&manager, &hello("host0", 2), REMOTE).await.err().unwrap();
+        assert!(refusal.contains("is taken"), "{refusal}");
+        assert!(welcome(&manager, &hello("host0", 1), REMOTE).await.is_ok());
+    }
+
     #[tokio::test]
     async fn a_proxy_whose_session_panicked_is_let_in_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.redb");
         let records = Records::open(Arc::new(EmbeddedStore::open(&path).unwrap()), &path).unwrap();
         let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
-        let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         for incarnation in 1..=2 {
-            let hello = Hello {
-                version: CONTROL_VERSION,
-                name: Name::try_from("host1").unwrap(),
-                role: RoleKind::Host { ports: 1 },
-                incarnation,
-                node: None,
-                paths: [PathAddress::Udp4 { ip: [127, 0, 0, 1], port: 1 }].into_iter().collect(),
-                mtu: 1500,
-                term: Term(0),
-            };
+            let hello = FromProxy::Hello(hello("host1", incarnation));
             let mut buffer = vec![0; 4 + MAX_MESSAGE];
-            let hello = encode(&FromProxy::Hello(hello), &mut buffer).unwrap().to_vec();
+            let hello = encode(&hello, &mut buffer).unwrap().to_vec();
             let attending = manager.clone();
             let mut connections = JoinSet::new();
             connections
-                .spawn(async move { attend(&attending, Panics(hello), remote, || ()).await });
+                .spawn(async move { attend(&attending, Panics(hello), REMOTE, || ()).await });
             let ended = connections.join_next().await.unwrap();
             assert!(ended.as_ref().is_err_and(JoinError::is_panic));
             tell_panic(ended);
