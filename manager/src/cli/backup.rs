@@ -84,7 +84,21 @@ mod tests {
     use super::*;
     use crate::records::Records;
     use crate::store::{EmbeddedStore, Store};
+    use std::io::Read;
     use std::sync::Arc;
+
+    #[test]
+    fn a_backup_of_an_earlier_manager_stays_as_it_made_it() {
+        let mut bytes = Vec::new();
+        let stored = include_bytes!("../../tests/stores/schema-1.redb.gz");
+        flate2::read::GzDecoder::new(&stored[..]).read_to_end(&mut bytes).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (to, new) = (folder.path().join("backup.redb"), folder.path().join("backup.redb.new"));
+        put(&new, &to, &bytes).unwrap();
+        assert!(fs::read(&to).unwrap() == bytes);
+        let left = fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["backup.redb"]);
+    }
 
     #[test]
     fn a_backup_that_does_not_read_is_told_by_its_name_and_leaves_what_was_there() {

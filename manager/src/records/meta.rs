@@ -1,7 +1,7 @@
 //! Counters, term and generation.
 
 use super::{Tables, Txn};
-use crate::store::{EmbeddedStore, SCHEMA_VERSION, Store, StoreError, Table};
+use crate::store::{EmbeddedStore, SCHEMA_VERSION, Store, StoreError, Table, WorkingCopy, beside};
 use crate::types::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -257,13 +257,18 @@ pub fn generation_after(own: u8, shown: u8) -> Option<u8> {
     (left > 0).then(|| own + if above <= left / 2 { above } else { 1 })
 }
 
-/// Reads all of a store's file that somebody closed, as a manager would that starts with it.
+/// Reads all of a store's file that somebody closed, as a manager would that starts with it. What such
+/// a manager would write, as where it is of an earlier version, is written to a copy.
 ///
 /// # Errors
 ///
-/// When it is damaged, in use, or of a later version, or has a record that does not read.
+/// When it is damaged or of a later version, has a record that does not read, or there is no room
+/// for a copy.
 pub fn check(path: &Path) -> Result<(), StoreError> {
-    super::load::load(&EmbeddedStore::open_closed(path)?, path).map(drop)
+    let copy = WorkingCopy::of(path, beside(path, ".checking"))?;
+    let read = EmbeddedStore::open_closed(copy.path())
+        .and_then(|store| super::load::load(&store, copy.path()).map(drop));
+    read.map_err(|error| error.said_of(path))
 }
 
 /// Moves a restored store to the next generation that is above all that it knows, and above `shown`,

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A name that begins like that of a file.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -16,7 +16,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// A copy of a file that is worked on. It goes when this does, with what an upgrade kept of it; one
 /// that has another name by then stays.
 #[derive(Debug)]
-pub(super) struct WorkingCopy(PathBuf);
+pub(crate) struct WorkingCopy(PathBuf);
 
 impl WorkingCopy {
     /// Copies a file, which this user need not be able to write.
@@ -24,7 +24,7 @@ impl WorkingCopy {
     /// # Errors
     ///
     /// When it cannot be read, is no regular file, or its copy cannot be written.
-    pub(super) fn of(from: &Path, to: PathBuf) -> Result<Self, StoreError> {
+    pub(crate) fn of(from: &Path, to: PathBuf) -> Result<Self, StoreError> {
         let metadata = fs::metadata(from).map_err(|e| StoreError::io(from, "read", e))?;
         if !metadata.is_file() {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
@@ -42,7 +42,7 @@ impl WorkingCopy {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -12,7 +12,7 @@ mod upgrade;
 
 pub use check::{Report, check};
 pub use embedded::{EmbeddedStore, Restored, restore};
-pub(crate) use files::rename;
+pub(crate) use files::{WorkingCopy, beside, rename};
 pub use upgrade::kept;
 pub(crate) use upgrade::upgrade;
 
@@ -250,7 +250,7 @@ impl StoreError {
     }
 
     /// What is wrong with a copy's content, said of the file that it is a copy of.
-    fn said_of(self, path: &Path) -> Self {
+    pub(crate) fn said_of(self, path: &Path) -> Self {
         let path = path.to_owned();
         match self {
             Self::Corrupt { reason, .. } => Self::Corrupt { path, reason },
