@@ -129,8 +129,9 @@ impl Collected {
             // Others lost it.
             Entry::Lost { .. } if self.wants_nothing() => {}
             Entry::Lost { entries } => {
-                self.lost += entries;
-                self.lost_before += entries;
+                // A proxy may say anything.
+                self.lost = self.lost.saturating_add(*entries);
+                self.lost_before = self.lost_before.saturating_add(*entries);
             }
         }
     }

@@ -258,7 +258,7 @@ impl Device {
             from_host: of(true),
             from_device: of(false),
             not_recorded,
-            lost: host.lost + boxed.lost,
+            lost: host.lost.saturating_add(boxed.lost),
         });
         round_trips.sort_by_key(|(_, round_trip)| std::cmp::Reverse(round_trip.total()));
         for (trip, round_trip) in round_trips.iter().take(question.slowest) {

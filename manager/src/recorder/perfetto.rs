@@ -272,7 +272,7 @@ impl Tracks {
         let process = *self.processes.entry(key).or_insert(count + 1);
         let kind = Kind::of(request);
         let tracks = self.by_kind.entry((process, kind)).or_default();
-        let end = start + request.length;
+        let end = start.saturating_add(request.length);
         let track = match tracks.iter_mut().find(|(_, until)| *until <= start) {
             Some(track) => {
                 track.1 = end;

@@ -119,3 +119,19 @@ fn a_frame_that_is_longer_than_any_or_shorter_than_what_was_kept_is_left_out() {
     }
     assert_eq!(collected.frames.len(), 1);
 }
+
+/// A proxy may say anything.
+#[test]
+fn more_losses_than_can_be_counted_are_the_most_that_can_be() {
+    let wanted = Recorded { peer: peer(), binding: binding(0), one_in: 1, tlps: 0, frames: 0 };
+    let mut collected = Collected::new(vec![wanted], Anchor::now());
+    let lost = (Entry::Lost { entries: u64::MAX }, Vec::new());
+    collected.take(&Piece {
+        entries: vec![lost.clone(), lost],
+        next: 0,
+        end: 0,
+        clock: Reading { proxy: 0, asked: Instant::now(), doubt: Duration::ZERO },
+        requests: Vec::new(),
+    });
+    assert_eq!(collected.lost, u64::MAX);
+}
