@@ -233,7 +233,8 @@ impl Device {
         });
         let per_s = |end: &Option<(Collected, Duration)>| {
             let (collected, over) = end.as_ref()?;
-            let count: u64 = self.binding.keys().map(|key| collected.requests(&key)).sum();
+            let counts = self.binding.keys().map(|key| collected.requests(&key));
+            let count = counts.fold(0, u64::saturating_add);
             Some(count as f64 / over.as_secs_f64().max(0.001))
         };
         let (host_requests_per_s, device_requests_per_s) = (per_s(&host), per_s(&boxed));

@@ -55,7 +55,8 @@ struct Row {
 impl Row {
     fn push(&mut self, name: &'static str, length: u64) {
         self.slices.push(Slice { name, start: self.at, length });
-        self.at += length;
+        // What two proxies say may be more together than there is time.
+        self.at = self.at.saturating_add(length);
     }
 
     fn part(&mut self, names: [&'static str; 2], part: Part) {
@@ -170,7 +171,7 @@ pub fn trace(about: &About, host: &Collected, boxed: &Collected, trips: &[Trip<'
         whole["args"] = Value::Object(request.args);
         events.push(&whole);
         for inner in &request.inside {
-            events.push(&slice(inner.name, start + inner.start, inner.length));
+            events.push(&slice(inner.name, start.saturating_add(inner.start), inner.length));
         }
     }
     for name in tracks.names(about) {
@@ -308,5 +309,34 @@ impl Tracks {
             }
         }
         events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tlp_codec::ids::{Epoch, SlotFunction, SlotId};
+
+    /// A proxy may say anything, and two of them in a row.
+    #[test]
+    fn times_without_end_have_a_place() {
+        let mut row = Row { at: 0, slices: Vec::new() };
+        row.part(SENDING, Part { first: u64::MAX, second: 0 });
+        row.part(RECEIVING, Part { first: 1, second: 1 });
+        let slot = SlotId::new(1).unwrap();
+        let epoch = Epoch::new(0, 1).unwrap();
+        let drawn = Drawn {
+            binding: BindingKey { slot, function: SlotFunction::ZERO, epoch },
+            from_host: true,
+            posted: true,
+            name: String::new(),
+            date: 0,
+            length: row.at,
+            inside: row.slices,
+            args: Map::new(),
+        };
+        let mut tracks = Tracks::default();
+        let [first, second] = [5, 6].map(|start| tracks.place(&drawn, start).1);
+        assert_ne!(first, second, "the first has not ended");
     }
 }
