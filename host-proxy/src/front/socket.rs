@@ -4,7 +4,7 @@ pub mod session;
 
 use super::absence::Absence;
 use super::lines::Lines;
-use super::stale::remove_stale;
+use super::stale::{OwnFile, remove_stale};
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
 use proxy_core::role::Role;
@@ -17,7 +17,7 @@ use session::{HEADER, MAX_RECORD, Session, Taken, kind, record};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Records moved in either direction in one turn.
@@ -28,7 +28,7 @@ const HELLO_BOUND: Duration = Duration::from_secs(30);
 
 /// The listening socket.
 pub struct SocketFront {
-    path: PathBuf,
+    file: OwnFile,
     listener: Socket,
     hello_bound: Duration,
     /// TLPs that a test has no room for.
@@ -125,10 +125,11 @@ impl SocketFront {
         let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(text)?;
         remove_stale("TLP socket", path, Type::SEQPACKET)?;
         listener.bind(&address).map_err(text)?;
+        let file = OwnFile::new(path).map_err(text)?;
         listener.listen(4).map_err(text)?;
         listener.set_nonblocking(true).map_err(text)?;
         Ok(Self {
-            path: path.to_path_buf(),
+            file,
             listener,
             hello_bound: HELLO_BOUND,
             #[cfg(test)]
@@ -196,7 +197,7 @@ impl SocketFront {
             told.not_taken.warn(now, format_args!("a client was not taken: {error}"));
             return None;
         }
-        let line = format_args!("a root complex connected to {}", self.path.display());
+        let line = format_args!("a root complex connected to {}", self.file.path().display());
         told.connected.info(now, line);
         Some(Client {
             socket,
@@ -210,12 +211,6 @@ impl SocketFront {
             unsent: None,
             outbox: Box::new([0; MAX_RECORD]),
         })
-    }
-}
-
-impl Drop for SocketFront {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

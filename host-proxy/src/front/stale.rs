@@ -1,9 +1,44 @@
-//! Socket files that were left behind.
+//! Socket files: one's own, and those that were left behind.
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{Error, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The file of a socket that was bound. It is removed with this, unless it was replaced by another one.
+#[derive(Debug)]
+pub(crate) struct OwnFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl OwnFile {
+    /// The file that was made just now.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there any more.
+    pub(crate) fn new(path: &Path) -> Result<Self, Error> {
+        let data = std::fs::symlink_metadata(path)?;
+        Ok(Self { path: path.to_path_buf(), device: data.dev(), inode: data.ino() })
+    }
+
+    /// Where it was made.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|data| data.dev() == self.device && data.ino() == self.inode);
+        if ours {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
 
 /// A socket's file that nobody listens at any more is in the way, and is removed; nothing else is.
 /// `what` is the socket's name in errors, `kind` that of the sockets that listen there.
@@ -39,6 +74,22 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::mpsc::channel;
     use std::time::Duration;
+
+    #[test]
+    fn a_file_that_another_one_has_made_since_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        std::fs::write(&path, "").unwrap();
+        let own = OwnFile::new(&path).unwrap();
+        // Both are there for a moment: the other one has a number of its own.
+        std::fs::write(folder.path().join("other"), "").unwrap();
+        std::fs::rename(folder.path().join("other"), &path).unwrap();
+        let other = OwnFile::new(&path).unwrap();
+        drop(own);
+        assert!(path.exists());
+        drop(other);
+        assert!(!path.exists());
+    }
 
     fn socket(kind: Type) -> Socket {
         Socket::new(Domain::UNIX, kind, None).unwrap()

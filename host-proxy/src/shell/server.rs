@@ -2,13 +2,13 @@
 //! data plane's thread.
 
 use super::protocol::{Command, Line};
-use crate::front::stale::remove_stale;
+use crate::front::stale::{OwnFile, remove_stale};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Type;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -111,7 +111,7 @@ impl Reply {
 
 /// The listening end.
 pub struct Server {
-    path: PathBuf,
+    _file: OwnFile,
     jobs: Receiver<Job>,
 }
 
@@ -125,24 +125,19 @@ impl Server {
         let text = |e: std::io::Error| format!("command socket {}: {e}", path.display());
         remove_stale("command socket", path, Type::STREAM)?;
         let listener = UnixListener::bind(path).map_err(text)?;
+        let file = OwnFile::new(path).map_err(text)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(text)?;
         let (sender, jobs) = sync_channel(WAITING);
         std::thread::Builder::new()
             .name("commands".into())
             .spawn(move || accept(&listener, &sender))
             .map_err(text)?;
-        Ok(Self { path: path.to_path_buf(), jobs })
+        Ok(Self { _file: file, jobs })
     }
 
     /// The next command, if there is one.
     pub fn try_next(&self) -> Option<Job> {
         self.jobs.try_recv().ok()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -277,16 +272,16 @@ mod tests {
     fn a_connection_above_the_limit_is_told_and_one_that_ends_makes_room() {
         let (_folder, server) = server();
         let mut clients: Vec<Client> =
-            (0..MAX_CONNECTIONS).map(|_| Client::new(&server.path)).collect();
+            (0..MAX_CONNECTIONS).map(|_| Client::new(server._file.path())).collect();
         for client in &mut clients {
             assert!(reason(client.ask(b"x\n")).contains("not a command"));
         }
-        let mut further = Client::new(&server.path);
+        let mut further = Client::new(server._file.path());
         assert!(reason(further.answer()).contains("32 connections"));
         assert!(further.answer().is_none());
         clients.pop();
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !reason(Client::new(&server.path).ask(b"x\n")).contains("not a command") {
+        while !reason(Client::new(server._file.path()).ask(b"x\n")).contains("not a command") {
             assert!(Instant::now() < deadline, "no room came");
         }
         assert!(reason(clients[0].ask(b"x\n")).contains("not a command"));
@@ -295,7 +290,7 @@ mod tests {
     #[test]
     fn an_endless_command_is_refused_and_nothing_of_it_is_carried_out() {
         let (_folder, server) = server();
-        let mut client = Client::new(&server.path);
+        let mut client = Client::new(server._file.path());
         let mut text = vec![b' '; MAX_COMMAND as usize];
         text.extend_from_slice(b"{\"command\":\"lspci\"}\n");
         assert!(reason(client.ask(&text)).contains("65536 bytes"));
@@ -306,7 +301,7 @@ mod tests {
     #[test]
     fn a_command_gets_its_lines() {
         let (_folder, server) = server();
-        let mut client = Client::new(&server.path);
+        let mut client = Client::new(server._file.path());
         client.writer.write_all(b"{\"command\":\"lspci\"}\n").unwrap();
         let job = server.jobs.recv_timeout(Duration::from_secs(60)).unwrap();
         assert_eq!(job.command, Command::Lspci);
@@ -346,7 +341,7 @@ mod tests {
     #[test]
     fn it_is_noticed_that_a_client_went_away_and_not_that_it_asks_no_more() {
         let (_folder, server) = server();
-        let mut client = Client::new(&server.path);
+        let mut client = Client::new(server._file.path());
         client.writer.write_all(b"{\"command\":\"lspci\"}\n").unwrap();
         client.writer.shutdown(std::net::Shutdown::Write).unwrap();
         let job = server.jobs.recv_timeout(Duration::from_secs(60)).unwrap();

@@ -198,6 +198,11 @@ impl Adapter {
     }
 
     fn forget(&mut self) {
+        if self.posted.is_waiting() {
+            // The root port's own interrupt may be among what waits; a reset below leaves that port as it
+            // is.
+            self.root.repeat_interrupt();
+        }
         let (read, write) = (self.reads.clear(), self.posted.clear());
         self.forgotten = self.forgotten.max(read).max(write);
         self.turned.clear();

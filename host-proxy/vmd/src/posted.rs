@@ -154,6 +154,11 @@ impl Posted {
         true
     }
 
+    /// Whether something waits to be sent.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Forgets everything; the last message whose answer may still come.
     pub(crate) fn clear(&mut self) -> Option<Token> {
         self.waiting.clear();

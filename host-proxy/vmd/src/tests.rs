@@ -754,19 +754,41 @@ fn what_is_for_another_device_turns_round() {
     assert_eq!(bench.adapter.counters().turned, 2);
 }
 
-#[test]
-fn error_messages_reach_the_root_port_s_registers_and_interrupt() {
-    let mut bench = Bench::new(&VmdConfig::default());
-    bench.below_sends(Kind::Message {
+fn non_fatal_error() -> Kind<'static> {
+    Kind::Message {
         routing: MsgRouting::ToRootComplex,
         code: MsgCode::ErrNonFatal,
         requester: device(),
         tag: tag(0),
         fields: [0; 8],
         data: &[],
-    });
+    }
+}
+
+#[test]
+fn error_messages_reach_the_root_port_s_registers_and_interrupt() {
+    let mut bench = Bench::new(&VmdConfig::default());
+    bench.below_sends(non_fatal_error());
     assert_eq!(bench.read(Region::Configuration, 0x136, 2), [0, 3], "who");
     assert_eq!(bench.machine.written.len(), 1);
+}
+
+/// The root port's own interrupt is none of what a reset below it takes away.
+#[test]
+fn a_reset_below_keeps_the_root_port_s_interrupt() {
+    let settings = VmdConfig { interrupts: Interrupts::Remapped, ..VmdConfig::default() };
+    let mut bench = Bench::new(&settings);
+    bench.below_sends(mem_write(NEAR, &[5; 4]));
+    bench.below_sends(non_fatal_error());
+    assert_eq!(bench.machine.signalled, [], "data may still be on its way");
+    bench.adapter.handle_write(Region::Configuration, 0x3e, &[0x42, 0]);
+    assert_eq!(bench.request(), None);
+    assert_eq!(bench.adapter.poll_answer(), Some(&[][..]));
+    assert_eq!(bench.adapter.poll_reset(), Some(ResetKind::Hot));
+    let token = bench.machine.unanswered.pop_front().unwrap();
+    bench.adapter.handle_memory(token, Ok(&[]));
+    bench.adapter.handle_guest(&mut bench.machine);
+    assert_eq!(bench.machine.signalled, [3]);
 }
 
 #[test]

@@ -4,14 +4,14 @@ use proxy_core::control::{
     Decoded, FromProxy, Hello, MAX_MESSAGE, OperationId, Request, SILENCE_BOUND, Term, ToProxy,
     Welcome, decode, encode,
 };
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::mpsc;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
@@ -84,7 +84,12 @@ impl ControlHandle {
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
             let silence = SILENCE_BOUND;
             let client = Client { manager, hello, to_plane, from_plane, connection: 0, silence };
-            runtime.block_on(client.run());
+            let run = std::panic::AssertUnwindSafe(|| runtime.block_on(client.run()));
+            if std::panic::catch_unwind(run).is_err() {
+                // It would go on without ever hearing of a manager again. Whoever supervises it starts
+                // it anew.
+                std::process::exit(PANICKED);
+            }
         })?;
         handle._thread = Some(thread);
         Ok(handle)
@@ -116,6 +121,22 @@ impl ControlHandle {
     pub fn try_send(&self, message: FromProxy) -> bool {
         self.outbound.try_send((self.connection, message)).is_ok()
     }
+}
+
+/// The exit status of a program that panicked.
+const PANICKED: i32 = 101;
+
+/// The addresses that a name has. What the runtime has for that panics where no thread can be had.
+async fn look_up(name: String) -> std::io::Result<std::vec::IntoIter<SocketAddr>> {
+    if let Ok(address) = name.parse() {
+        return Ok(vec![address].into_iter());
+    }
+    let (found, addresses) = oneshot::channel();
+    std::thread::Builder::new().name("lookup".into()).spawn(move || {
+        // Whoever asked may have given up.
+        let _ = found.send(name.to_socket_addrs());
+    })?;
+    addresses.await.unwrap_or_else(|_| Err(std::io::ErrorKind::Interrupted.into()))
 }
 
 struct Client {
@@ -207,7 +228,7 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<TcpStream, String> {
-        match timeout(CONNECT_BOUND, lookup_host(&self.manager)).await {
+        match timeout(CONNECT_BOUND, look_up(self.manager.clone())).await {
             Ok(Ok(addresses)) => connect_to_one(addresses, CONNECT_BOUND).await,
             Ok(Err(e)) => Err(e.to_string()),
             Err(_) => Err("looking its name up takes too long".into()),

@@ -63,6 +63,8 @@ pub struct Plane<R: Role> {
     looked_around: Instant,
     idle: Idle,
     joined: bool,
+    /// What ports that are broken for good had counted.
+    gone: Vec<Counters>,
     frames_unroutable: u64,
     frames_refused: u64,
     messages_unsent: u64,
@@ -84,6 +86,7 @@ impl<R: Role> Plane<R> {
             looked_around: Instant::ZERO,
             idle: Idle::new(spin),
             joined: false,
+            gone: Vec::new(),
             frames_unroutable: 0,
             frames_refused: 0,
             messages_unsent: 0,
@@ -155,7 +158,9 @@ impl<R: Role> Plane<R> {
 
     /// A port is broken for good: the paths of the others carry its frames.
     fn broken(&mut self, index: usize, error: NetError) -> Result<(), NetError> {
-        self.ports[index] = None;
+        if let Some(port) = self.ports[index].take() {
+            self.gone.push(port.counters());
+        }
         if self.ports.iter().all(Option::is_none) {
             return Err(error);
         }
@@ -397,7 +402,8 @@ impl<R: Role> Plane<R> {
     /// Counters of the plane itself, and of its ports together.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let of_ports = |count: fn(&Counters) -> u64| -> u64 {
-            self.ports.iter().flatten().map(|port| count(&port.counters())).sum()
+            let there = self.ports.iter().flatten().map(|port| port.counters());
+            there.chain(self.gone.iter().copied()).map(|counters| count(&counters)).sum()
         };
         let broken = self.ports.iter().filter(|port| port.is_none()).count();
         vec![
@@ -458,6 +464,22 @@ mod tests {
         other.flush().unwrap();
         assert!(plane.receive().unwrap());
         assert_eq!(plane.idle.since, None);
+    }
+
+    #[test]
+    fn what_a_port_had_counted_stays_when_it_breaks() {
+        let (mut plane, mut other) = plane();
+        let to = plane.ports[0].as_ref().unwrap().local_address();
+        assert_eq!(other.send(&to, &[0; 64]).unwrap(), Sent::Queued);
+        other.flush().unwrap();
+        assert!(plane.receive().unwrap());
+        let received = |plane: &Plane<BoxRole>| {
+            let counters = plane.counters();
+            counters.iter().find(|counter| counter.0 == "port: frames received").unwrap().1
+        };
+        assert_eq!(received(&plane), 1);
+        plane.broken(0, NetError::NoSuchVlan(0)).unwrap_err();
+        assert_eq!(received(&plane), 1);
     }
 
     /// A port whose transport has no room once.

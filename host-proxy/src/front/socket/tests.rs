@@ -34,7 +34,7 @@ const HELD: &[u8] = &[0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 9, 0xf, 1, 0, 0, 0];
 
 /// A front-end at work on a thread of its own; it stops when this is dropped.
 struct Front {
-    path: PathBuf,
+    path: std::path::PathBuf,
     stop: Stop,
     thread: Option<JoinHandle<Result<(), String>>>,
     /// What it says to the manager next.

@@ -188,6 +188,14 @@ impl RootPort {
         can.then(|| msi::message(&self.bridge.config))
     }
 
+    /// An interrupt that was sent is lost: if what it tells of is still there, it is due again.
+    pub fn repeat_interrupt(&mut self) {
+        let config = &self.bridge.config;
+        let power = config.any(express::ROOT_STATUS, express::PME_STATUS)
+            && config.any(express::ROOT_CONTROL, express::PME_INTERRUPT);
+        self.interrupt |= power || config.any(aer::ROOT_COMMAND, self.enables_of_received());
+    }
+
     /// Root Error Status and source, and the interrupt (PCIe 5.0 sections 7.8.4.10 and 6.2.4.1.2).
     fn error(&mut self, severity: Severity, from: Bdf) {
         let source = u32::from(from.bits());

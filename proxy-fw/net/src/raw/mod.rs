@@ -270,7 +270,7 @@ impl Port for RawPort {
         match &mut self.transport {
             Transport::Ring(ring) => {
                 if ring.receive(hand_on) == 0 {
-                    self.looks += 1;
+                    self.looks = self.looks.wrapping_add(1);
                     if self.looks.is_multiple_of(LOOKS_BETWEEN_ERRORS) {
                         self.look_for_errors()?;
                     }
