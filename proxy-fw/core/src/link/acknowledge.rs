@@ -1,7 +1,6 @@
 //! What the peer received: acknowledgements taken in, losses found, timeouts.
 
 use super::flight::Fate;
-use super::path::Raise;
 use super::sequence::before;
 use super::types::{LinkState, Violation};
 use super::{Fault, Link};
@@ -108,7 +107,7 @@ impl Link {
                 if frame.replace(entry.packet) != Some(entry.packet) {
                     self.paths[path].losses = self.paths[path].losses.saturating_add(1);
                 }
-                if self.paths[path].raise != Raise::Tried(entry.packet) {
+                if !self.paths[path].is_try(entry.packet) {
                     self.paths[path].congestion.congested(now, entry.last_sent);
                 }
             }

@@ -106,8 +106,8 @@ pub(super) enum Raise {
     Idle,
     /// The next frame with new records may be as large as the peer takes.
     Wanted,
-    /// This packet is so large.
-    Tried(u32),
+    /// This packet is larger than others: so many bytes.
+    Tried { packet: u32, length: usize },
 }
 
 impl Path {
@@ -163,10 +163,21 @@ impl Path {
         matches!(self.health, Health::Good { .. })
     }
 
-    /// A packet of this number arrived. If it was one that tried it, `largest` frames pass again.
+    /// Whether that packet tries whether larger frames pass.
+    pub(super) fn is_try(&self, packet: u32) -> bool {
+        matches!(self.raise, Raise::Tried { packet: tried, .. } if tried == packet)
+    }
+
+    /// A packet of this number arrived. If it was one that tried it, frames of its length pass again; if
+    /// that is less than the `largest`, these are still to be tried.
     pub(super) fn arrived(&mut self, packet: u32, largest: usize) {
-        if self.raise == Raise::Tried(packet) {
-            self.passes(largest);
+        let Raise::Tried { packet: tried, length } = self.raise else { return };
+        if tried == packet {
+            let at = self.raise_at;
+            self.passes(length);
+            if length < largest {
+                self.raise_at = at;
+            }
         }
     }
 

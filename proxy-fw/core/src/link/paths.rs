@@ -264,7 +264,11 @@ impl Link {
         self.counters.timeouts += 1;
         let entry = &mut self.paths[path];
         entry.backoff += 1;
-        entry.congestion.timed_out(now);
+        // That a frame is too large is no sign of congestion.
+        match entry.raise {
+            Raise::Tried { .. } => entry.raise = Raise::Idle,
+            _ => entry.congestion.timed_out(now),
+        }
         if entry.backoff >= BLACK_HOLE {
             self.shrink_frames(now, path);
         }
@@ -398,7 +402,7 @@ impl Link {
         writer.pad(length);
         let entry = &mut self.paths[path];
         if length > entry.frame {
-            entry.raise = Raise::Tried(header.packet);
+            entry.raise = Raise::Tried { packet: header.packet, length };
         }
         entry.depart(now);
         self.counters.probes_sent += 1;

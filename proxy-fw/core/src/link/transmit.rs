@@ -96,7 +96,7 @@ impl Link {
         self.departed(now, path, count);
         let len = writer.finish();
         if len > frame {
-            self.paths[path].raise = Raise::Tried(header.packet);
+            self.paths[path].raise = Raise::Tried { packet: header.packet, length: len };
         }
         Some(Transmit { path: header.path, len })
     }
