@@ -2,15 +2,15 @@
 
 use super::hosts::HostNode;
 use super::room::Room;
-use super::{World, link_config, stood_long};
+use super::{World, link_config};
 use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
 use crate::dress;
 use crate::host::layout::function_at;
 use crate::host::{FUNCTIONS, all_of, first, slot_name};
 use crate::oracle::binding::Bindings;
-use crate::oracle::order::{STRAY, Seen, is_made_up};
-use crate::oracle::said::{REMEMBERED, Said, digest_to};
+use crate::oracle::order::{STRAY, Seen};
+use crate::oracle::said::{REMEMBERED, Said};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
 use crate::oracle::{Verdict, Violation};
@@ -337,7 +337,6 @@ impl World {
         };
         let packet = Packet::new_checked(tlp).expect("looked at just now");
         self.came.came(&packet, false);
-        let at_box = self.hosts.len() + index;
         let mut doubtful = false;
         let entry = &mut self.boxes[index].slots[slot];
         if entry.stale {
@@ -351,47 +350,9 @@ impl World {
                 if asked.purpose.peer.is_some() {
                     self.answered_by_peer(&asked, seen, tlp)?;
                 } else if let Some(binding) = asked.purpose.binding {
-                    let waits = self.bindings.waits(asked.since, now, binding, asked.request);
-                    // What has its answer waits for the way back only.
-                    let peers = self.peers_kept(&waits);
-                    let spells = &self.boxes[index].slots[slot].spells;
-                    let stuck = !spells.stuck_for(waits.network, now).is_zero()
-                        || self.kept_by_stuck(binding, &waits);
-                    let binding = self.bindings.get(binding);
-                    let nodes = [binding.host, at_box];
-                    let still = stood_long(&self.lives, nodes, waits.network, now);
-                    let host = &self.hosts[binding.host];
+                    let host = &self.hosts[self.bindings.get(binding).host];
                     doubtful = host.spells.lies(asked.since, now);
-                    let made_up = is_made_up(tlp);
-                    let late = host.spells.within(asked.since, now);
-                    let told = host.said.since(asked.since, digest_to(packet.requester(), &seen));
-                    if binding.down.knows(&seen, Some(asked.request)) {
-                        binding.down.deliver(seen, Some(asked.request))?;
-                    } else if !binding.is_sound() && binding.down.knows(&seen, None) {
-                        // Of two requests that were alike, one may have been lost.
-                        binding.down.deliver(seen, None)?;
-                    } else if doubtful && (made_up || told) || made_up && late {
-                        binding.give_up(now, asked.request);
-                    } else if made_up
-                        && (!binding.is_sound()
-                            || self.silences.explain(
-                                &self.network,
-                                &waits,
-                                now,
-                                (binding.host, at_box),
-                            )
-                            || peers
-                            || still
-                            || stuck)
-                    {
-                        binding.give_up(now, asked.request);
-                    } else {
-                        let what = format!(
-                            "request {} of a device got an answer that its host did not give",
-                            asked.request
-                        );
-                        return Err(Violation::new(3, what));
-                    }
+                    self.answered_by_host((index, slot), (binding, &asked), seen, tlp)?;
                 }
                 if seen.last {
                     self.bindings.progress.ended(asked.request);

@@ -14,6 +14,7 @@ mod links;
 mod messages;
 mod peers;
 mod redirect;
+mod returns;
 mod room;
 mod settle;
 mod silence;
