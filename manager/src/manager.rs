@@ -151,7 +151,8 @@ impl Manager {
     }
 
     /// Tries a store again that could not be written, and says so when it can. What proxies told
-    /// meanwhile is not recorded: their tables say what came of it.
+    /// meanwhile is not recorded: their tables say what came of it, but for what hosts let go of, which
+    /// their sessions keep.
     pub async fn mend_store(&self) {
         let mut troubles = self.records.watch_trouble();
         loop {

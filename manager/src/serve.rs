@@ -104,9 +104,11 @@ impl Server {
     /// When an address or the store cannot be used, for [`FREED`] if somebody has it. The store is
     /// not touched if an address cannot.
     pub async fn new(config: Config) -> Result<Self, ServeError> {
-        let listener = freed(|| Place::take(config.listen, "REST API", "--listen")).await?;
-        let control = freed(|| Place::take(config.control, "control server", "--control")).await?;
-        let store = freed(|| Ok(EmbeddedStore::open(&config.store)?)).await?;
+        let by = tokio::time::Instant::now() + FREED;
+        let listener = freed(by, || Place::take(config.listen, "REST API", "--listen")).await?;
+        let control =
+            freed(by, || Place::take(config.control, "control server", "--control")).await?;
+        let store = freed(by, || Ok(EmbeddedStore::open(&config.store)?)).await?;
         let went_back = store.went_back().map(|kept| {
             format!(
                 "the last write before the manager was killed is not in the store {} as it was \
@@ -232,14 +234,16 @@ async fn panicked(parts: &mut JoinSet<()>) -> JoinError {
 /// a supervisor that starts the next manager at once meets.
 const FREED: Duration = Duration::from_secs(2);
 
-/// What is to be had, once nobody else has it.
-async fn freed<T>(mut take: impl FnMut() -> Result<T, ServeError>) -> Result<T, ServeError> {
+/// What is to be had, once nobody else has it, which is waited for until `by`.
+async fn freed<T>(
+    by: tokio::time::Instant,
+    mut take: impl FnMut() -> Result<T, ServeError>,
+) -> Result<T, ServeError> {
     const EVERY: Duration = Duration::from_millis(20);
-    let deadline = tokio::time::Instant::now() + FREED;
     loop {
         match take() {
             Err(ServeError::AddressInUse { .. } | ServeError::Store(StoreError::Locked(_)))
-                if tokio::time::Instant::now() < deadline =>
+                if tokio::time::Instant::now() < by =>
             {
                 tokio::time::sleep(EVERY).await;
             }
@@ -388,12 +392,13 @@ mod tests {
         let open = || Ok(EmbeddedStore::open(&path).map(drop)?);
         let store = EmbeddedStore::open(&path).unwrap();
         // It is not waited for for ever.
-        assert!(matches!(freed(take).await, Err(ServeError::AddressInUse { .. })));
-        assert!(matches!(freed(open).await, Err(ServeError::Store(StoreError::Locked(_)))));
+        let by = || tokio::time::Instant::now() + FREED;
+        assert!(matches!(freed(by(), take).await, Err(ServeError::AddressInUse { .. })));
+        assert!(matches!(freed(by(), open).await, Err(ServeError::Store(StoreError::Locked(_)))));
         tokio::spawn(async move {
             tokio::time::sleep(FREED / 2).await;
             drop((held, store));
         });
-        tokio::try_join!(freed(take), freed(open)).unwrap();
+        tokio::try_join!(freed(by(), take), freed(by(), open)).unwrap();
     }
 }

@@ -111,7 +111,7 @@ impl Reply {
 
 /// The listening end.
 pub struct Server {
-    _file: OwnFile,
+    file: OwnFile,
     jobs: Receiver<Job>,
 }
 
@@ -132,7 +132,12 @@ impl Server {
             .name("commands".into())
             .spawn(move || accept(&listener, &sender))
             .map_err(text)?;
-        Ok(Self { _file: file, jobs })
+        Ok(Self { file, jobs })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// The next command, if there is one.
@@ -272,16 +277,16 @@ mod tests {
     fn a_connection_above_the_limit_is_told_and_one_that_ends_makes_room() {
         let (_folder, server) = server();
         let mut clients: Vec<Client> =
-            (0..MAX_CONNECTIONS).map(|_| Client::new(server._file.path())).collect();
+            (0..MAX_CONNECTIONS).map(|_| Client::new(server.path())).collect();
         for client in &mut clients {
             assert!(reason(client.ask(b"x\n")).contains("not a command"));
         }
-        let mut further = Client::new(server._file.path());
+        let mut further = Client::new(server.path());
         assert!(reason(further.answer()).contains("32 connections"));
         assert!(further.answer().is_none());
         clients.pop();
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !reason(Client::new(server._file.path()).ask(b"x\n")).contains("not a command") {
+        while !reason(Client::new(server.path()).ask(b"x\n")).contains("not a command") {
             assert!(Instant::now() < deadline, "no room came");
         }
         assert!(reason(clients[0].ask(b"x\n")).contains("not a command"));
@@ -290,7 +295,7 @@ mod tests {
     #[test]
     fn an_endless_command_is_refused_and_nothing_of_it_is_carried_out() {
         let (_folder, server) = server();
-        let mut client = Client::new(server._file.path());
+        let mut client = Client::new(server.path());
         let mut text = vec![b' '; MAX_COMMAND as usize];
         text.extend_from_slice(b"{\"command\":\"lspci\"}\n");
         assert!(reason(client.ask(&text)).contains("65536 bytes"));
@@ -301,7 +306,7 @@ mod tests {
     #[test]
     fn a_command_gets_its_lines() {
         let (_folder, server) = server();
-        let mut client = Client::new(server._file.path());
+        let mut client = Client::new(server.path());
         client.writer.write_all(b"{\"command\":\"lspci\"}\n").unwrap();
         let job = server.jobs.recv_timeout(Duration::from_secs(60)).unwrap();
         assert_eq!(job.command, Command::Lspci);
@@ -341,7 +346,7 @@ mod tests {
     #[test]
     fn it_is_noticed_that_a_client_went_away_and_not_that_it_asks_no_more() {
         let (_folder, server) = server();
-        let mut client = Client::new(server._file.path());
+        let mut client = Client::new(server.path());
         client.writer.write_all(b"{\"command\":\"lspci\"}\n").unwrap();
         client.writer.shutdown(std::net::Shutdown::Write).unwrap();
         let job = server.jobs.recv_timeout(Duration::from_secs(60)).unwrap();

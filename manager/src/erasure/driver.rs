@@ -115,7 +115,7 @@ async fn work(manager: Arc<Manager>, hooks: Arc<Semaphore>, id: ErasureId) -> Er
         let is_over = refused.as_ref().is_some_and(|refused| refused.since.elapsed() >= bound);
         let (state, detail) = match looked {
             Look::Quarantined(why) if is_over => (ErasureState::Failed, why),
-            // Where its box reports it in its slot all the same, it is not owed.
+            // One that has left is owed by now; this one its box still reports.
             Look::Gone if is_over => {
                 let why = "its box reports it and does not find it, or not all of its functions";
                 (ErasureState::Failed, why.to_owned())

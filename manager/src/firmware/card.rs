@@ -367,8 +367,11 @@ async fn restart(
         // A store that fails is told by who writes to it.
         let begun = begun.await.unwrap_or(Err(Stop::NotYet))?;
         let told = done(manager, &card, FirmwareRequest::Restart { incarnation }).await;
-        if told.is_ok() {
+        // Who does not answer may have heard it all the same.
+        if !matches!(told, Err(Stop::Failed(_) | Stop::Flash)) {
             *leaving = begun.or(leaving.take());
+        }
+        if told.is_ok() {
             // It has gone when it is looked for again, and that is soon enough to tell why it is away.
             let closed = Duration::from_secs(2).min(within(rollout) / 4);
             let _ = tokio::time::timeout(closed, card.closed()).await;

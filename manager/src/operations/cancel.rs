@@ -97,7 +97,9 @@ fn reasons(txn: &Txn, operation: &OperationRecord) -> Vec<String> {
     // With its own parts, some have those go by force that another operation began to release.
     let all_by_force = matches!(
         operation.what,
-        OperationKind::Release { force: true, .. } | OperationKind::Forget { .. }
+        OperationKind::Release { force: true, .. }
+            | OperationKind::Forget { .. }
+            | OperationKind::TakeBack { stage: TakeBackStage::Force, .. }
     );
     let named: BTreeSet<BindingId> = operation.steps.iter().map(|step| step.binding).collect();
     let forced = named.iter().filter_map(|id| txn.bindings().get(id)).filter(|binding| {

@@ -1,24 +1,21 @@
 //! Operations that have had their time, and what was still to be done of them.
 
-use super::progress::{can_be_undone, end, roll_back, running, settle, undone};
+use super::progress::{can_be_undone, end, roll_back, settle, undone};
 use super::{obstacle, replace};
 use crate::control::Registry;
 use crate::records::Txn;
 use crate::types::{
-    OperationId, OperationKind, OperationRecord, OperationState, Problem, ProblemCode, Step,
-    StepName, StepState,
+    OperationKind, OperationRecord, OperationState, Problem, ProblemCode, Step, StepName, StepState,
 };
 use std::time::Duration;
 
-/// Ends an operation that has had its time, unless what is left of it by now has a bound of its own.
-pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
-    let Some(mut operation) = txn.operations().get(&id).filter(|o| !o.state.is_final()).cloned()
-    else {
-        return;
-    };
-    if only_erasure_is_left(&operation) || only_enumeration_is_left(&operation) {
+/// Ends an operation that has had its time, unless it has got on since it was looked at.
+pub fn expire(txn: &mut Txn, registry: &Registry, seen: &OperationRecord) {
+    let id = seen.id;
+    if txn.operations().get(&id) != Some(seen) {
         return;
     }
+    let mut operation = seen.clone();
     let open = pending(txn, registry, &operation);
     match (&operation.what, operation.state) {
         (_, OperationState::Running) if can_be_undone(&operation) => {
@@ -43,12 +40,14 @@ pub fn expire(txn: &mut Txn, registry: &Registry, id: OperationId) {
 /// Ends an operation whose devices are all plugged but not all enabled by the operating system
 /// within the bound. It failed and is undone as a whole; but an allocation that was to keep such
 /// devices succeeded, with a warning for each.
-pub fn not_enumerated(txn: &mut Txn, id: OperationId, bound: Duration) {
-    let Some(mut operation) = running(txn, id) else { return };
-    // The last of them may have been enabled since it was looked at.
-    if !only_enumeration_is_left(&operation) {
+///
+/// Nothing becomes of one that has got on since it was looked at.
+pub fn not_enumerated(txn: &mut Txn, seen: &OperationRecord, bound: Duration) {
+    let id = seen.id;
+    if txn.operations().get(&id) != Some(seen) {
         return;
     }
+    let mut operation = seen.clone();
     let (keep, left) = match operation.what {
         OperationKind::Allocate { keep_unenumerated: true, .. } => (true, ""),
         OperationKind::Replace { .. } => (false, "the old device stays"),

@@ -86,14 +86,10 @@ async fn look(
     }
     let id = operation.id;
     let ended = manager.records.apply(|txn| {
-        if txn.operations().get(&id) != Some(operation) {
-            // It has got on since it was looked at.
-            return;
-        }
         if only_enumeration {
-            overdue::not_enumerated(txn, id, bound);
+            overdue::not_enumerated(txn, operation, bound);
         } else {
-            overdue::expire(txn, &manager.registry, id);
+            overdue::expire(txn, &manager.registry, operation);
         }
     });
     if let Err(problem) = ended.await {

@@ -196,8 +196,8 @@ fn find<F: NorFlash>(
             let address = region.start + u32::from(block) * block_len + at;
             flash.read(address, record)?;
             if parse(record).is_none() && (end == at || record.iter().any(|&byte| byte != 0xff)) {
-                // The bus tells no error: a bit of a good record may have come wrong, or one of what it was
-                // asked for by, so that nothing answered. There is nothing behind what is blank.
+                // The bus tells no error: a bit of a good record may have come wrong, or a bit of the
+                // command or the address, so that nothing answered. Nothing is behind what is blank.
                 flash.read(address, record)?;
             }
             if record.iter().any(|&byte| byte != 0xff) {

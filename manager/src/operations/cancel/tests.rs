@@ -56,6 +56,25 @@ fn a_release_that_is_called_back_does_not_keep_a_device_from_a_take_back() {
     assert_eq!(first(&txn), (Desired::Forced, Some(taken)));
 }
 
+/// It goes by force then, though another operation has begun it.
+#[test]
+fn a_take_back_that_takes_by_force_cannot_be_called_back() {
+    let mut txn = lent();
+    let target = || ReleaseTarget::Binding(BindingId(1));
+    let orderly = ReleaseMode::Orderly { within_ms: 500 };
+    let how = TakeBack { grace_ms: 60_000, within_ms: 3_000, reason: "x".into() };
+    let taken = take_back::take_back(&mut txn, &Lent::One(target()), &how, None).unwrap().id;
+    let given = request::release(&mut txn, target(), orderly, None).unwrap().id;
+    take_back::due(&mut txn, taken);
+    take_back::force(&mut txn, taken);
+    assert_eq!(first(&txn), (Desired::Forced, Some(given)));
+    for id in [taken, given] {
+        let problem = cancel(&mut txn, id).unwrap_err();
+        assert_eq!(problem.code, ProblemCode::TooLate, "{id}");
+        assert!(problem.detail.contains("box1/1 is taken by force"), "{problem}");
+    }
+}
+
 /// The old device of a replacement waits for its host, which is away.
 #[test]
 fn a_replacement_that_has_handed_over_cannot_be_called_back() {

@@ -159,14 +159,14 @@ impl HostRole {
             return;
         }
         // Whoever asked hears nothing of it any more.
-        let _ = self.ends_late(packet.borrowed());
+        let _ = self.came_late_anywhere(packet.borrowed());
     }
 
     /// As [`came_late`](Self::came_late), of any port's: the bus of who asked may be behind another one by
     /// now.
     #[cold]
     #[inline(never)]
-    fn ends_late(&mut self, packet: Packet<&[u8]>) -> bool {
+    fn came_late_anywhere(&mut self, packet: Packet<&[u8]>) -> bool {
         (0..self.ports.len()).any(|port| self.came_late(port, packet.borrowed()))
     }
 
@@ -314,7 +314,7 @@ impl HostRole {
         let asked = entry.upstream.at_index(index);
         let asked = asked.filter(|(_, request)| request.info.requester == packet.requester());
         let Some((reference, request)) = asked else {
-            let late = self.ends_late(packet.borrowed());
+            let late = self.came_late_anywhere(packet.borrowed());
             self.counters.unexpected_from_root += u64::from(!late);
             return Ok(());
         };

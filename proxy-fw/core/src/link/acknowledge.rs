@@ -147,6 +147,14 @@ impl Link {
         }
     }
 
+    /// Whether the oldest frame that is under way on a path tries whether larger ones pass.
+    pub(super) fn oldest_is_try(&self, path: usize) -> bool {
+        let mut entries = self.flight.sequences().map(|sequence| self.flight.entry(sequence));
+        let oldest =
+            entries.find(|entry| usize::from(entry.path) == path && entry.fate == Fate::Flying);
+        oldest.is_some_and(|entry| self.paths[path].is_try(entry.packet))
+    }
+
     /// When the oldest record has waited too long. It must have been sent twice, and the second
     /// time long enough ago: a proxy that was stopped for a while finds old records and a peer
     /// that is well.

@@ -168,15 +168,15 @@ impl Path {
         matches!(self.raise, Raise::Tried { packet: tried, .. } if tried == packet)
     }
 
-    /// A packet of this number arrived. If it was one that tried it, frames of its length pass again; if
-    /// that is less than the `largest`, these are still to be tried.
+    /// A packet of this number arrived. If it was one that tried it, frames of its length pass again, and
+    /// larger ones are tried next, up to the `largest`.
     pub(super) fn arrived(&mut self, packet: u32, largest: usize) {
         let Raise::Tried { packet: tried, length } = self.raise else { return };
         if tried == packet {
             let at = self.raise_at;
             self.passes(length);
             if length < largest {
-                self.raise_at = at;
+                (self.raise, self.raise_at) = (Raise::Wanted, at);
             }
         }
     }

@@ -264,12 +264,12 @@ impl Link {
         self.counters.timeouts += 1;
         let entry = &mut self.paths[path];
         entry.backoff += 1;
+        let backoff = entry.backoff;
         // That a frame is too large is no sign of congestion.
-        match entry.raise {
-            Raise::Tried { .. } => entry.raise = Raise::Idle,
-            _ => entry.congestion.timed_out(now),
+        if !self.oldest_is_try(path) {
+            self.paths[path].congestion.timed_out(now);
         }
-        if entry.backoff >= BLACK_HOLE {
+        if backoff >= BLACK_HOLE {
             self.shrink_frames(now, path);
         }
         if self.good() & !(1 << path) != 0 {

@@ -109,11 +109,6 @@ impl Spells {
         all.sum()
     }
 
-    /// Whether it ever did that.
-    pub(crate) fn ever(&self, fault: Fault) -> bool {
-        self.all.iter().any(|spell| spell.fault == fault)
-    }
-
     /// When it misbehaved last.
     pub(crate) fn last(&self, now: Instant) -> Option<Instant> {
         self.all.iter().map(|spell| spell.until.min(now)).max()

@@ -2,9 +2,9 @@
 
 use super::boxes::SlotNode;
 use super::messages::{self, Wires};
+use super::returns::{Causes, came_back};
 use super::room::Room;
 use super::{World, link_config, stood_long};
-use crate::clock::may_have_given_up;
 use crate::device::Manner;
 use crate::dress;
 use crate::egress::Egress;
@@ -13,10 +13,9 @@ use crate::host::memory::is_nowhere;
 use crate::host::os::{Os, Then};
 use crate::host::root::{Answer, Root};
 use crate::host::{Asker, FUNCTIONS, Purpose, all_of, first, host_name, port_name};
-use crate::oracle::binding::Binding;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Requests;
-use crate::oracle::order::{STRAY, Seen, is_made_up};
+use crate::oracle::order::{STRAY, Seen};
 use crate::oracle::said::{REMEMBERED, Said, digest_to};
 use crate::oracle::spells::Spells;
 use crate::oracle::tags::Tags;
@@ -32,7 +31,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 use tlp_codec::ids::Tag;
-use tlp_codec::tlp::{Class, CplStatus, Packet, TlpType};
+use tlp_codec::tlp::{Class, Packet, TlpType};
 
 /// How often in the time that its proxy waits for a device the root complex asks it to take the same.
 const AGAIN: u32 = 4;
@@ -170,65 +169,6 @@ impl HostNode {
         }
         self.boot();
     }
-}
-
-/// What may have kept a request from its answer.
-struct Causes<'a> {
-    /// Since when it waits, and now.
-    since: Instant,
-    now: Instant,
-    /// Its device may have answered another one under its tag.
-    doubtful: bool,
-    /// The device has said that since then.
-    said: &'a dyn Fn() -> bool,
-    /// Its device may have left no tag to ask it under, or taken nothing for so long.
-    no_tags: bool,
-    /// Its device was silent, or the network kept the two ends apart.
-    silence: &'a dyn Fn() -> bool,
-}
-
-/// What the root complex's proxy did with a completion.
-fn came_back(
-    binding: &mut Binding,
-    tlp: &[u8],
-    seen: Seen,
-    request: u64,
-    causes: &Causes<'_>,
-) -> Verdict {
-    // What a proxy says when a binding is over may be what its device had said wrongly, too, and what
-    // is lost.
-    let is_last_word = is_made_up(tlp) && binding.up.is_closed();
-    let is_known = |binding: &Binding, request| !is_last_word && binding.up.knows(&seen, request);
-    let named = is_known(binding, Some(request)).then(|| binding.up.deliver(seen, Some(request)));
-    // Of two requests that were alike, one may have been lost: the answer names the other one.
-    let named = match named {
-        Some(Ok(_)) => return Ok(()),
-        _ if binding.may_mix_up(causes.now) && is_known(binding, None) => {
-            Some(binding.up.deliver(seen, None))
-        }
-        named => named,
-    };
-    if let Some(verdict) = named {
-        return verdict.map(|_| ());
-    }
-    // What a proxy says by itself, of a device that is not ready, too.
-    let status = Packet::new_checked(tlp).map(|packet| packet.status());
-    let own = is_made_up(tlp) || status == Ok(CplStatus::ConfigRetry);
-    let waited = may_have_given_up(causes.since, causes.now);
-    if own && !binding.is_sound()
-        || causes.doubtful && (is_made_up(tlp) && waited || (causes.said)())
-        || is_made_up(tlp)
-            && (causes.no_tags || waited && (binding.forgot(causes.since) || (causes.silence)()))
-    {
-        binding.give_up(causes.now, request);
-        return Ok(());
-    }
-    let what = if is_made_up(tlp) {
-        "was answered with Unsupported Request by a proxy, without a cause"
-    } else {
-        "got an answer that its device did not give, or got twice"
-    };
-    Err(Violation::new(3, format!("request {request} of a host {what}")))
 }
 
 /// Whether a request is for a device's memory, and not for a function by its number.

@@ -5,7 +5,6 @@ use super::hosts::HostNode;
 use crate::host::os::Stage;
 use crate::host::{FUNCTIONS, host_name, port_name};
 use crate::manager::Lent;
-use crate::oracle::spells::Fault;
 use crate::oracle::{Verdict, Violation};
 use proxy_core::role::InHand;
 use proxy_core::time::Instant;
@@ -127,10 +126,8 @@ impl World {
     fn left_in_hand(&self) -> Vec<(usize, InHand)> {
         let hosts = self.hosts.iter().map(|host| {
             let mut in_hand = host.role.as_ref()?.in_hand();
-            // What a root complex said instead of an answer may have left one that fits nothing.
-            if host.spells.ever(Fault::Lies) {
-                in_hand.set_aside = 0;
-            }
+            // Each lie of a root complex may have left an answer that fits nothing.
+            in_hand.set_aside = in_hand.set_aside.saturating_sub(host.root.misdeeds[1] as usize);
             Some(in_hand)
         });
         let boxes = self.boxes.iter().map(|node| node.role.as_ref().map(|role| role.in_hand()));

@@ -453,6 +453,32 @@ fn frames_grow_no_further_than_what_has_passed() {
     }
 }
 
+/// What tries whether large frames pass is lost, and nothing behind it tells so but a timeout.
+#[test]
+fn a_large_frame_that_is_lost_last_is_no_congestion() {
+    let (mut pair, key) = Pair::bound_with(paths(1));
+    traffic(&mut pair, key, 20);
+    pair.network.routes[0].mtu = 1500;
+    bursts(&mut pair, key, 20, (400, 540));
+    settle(&mut pair);
+    traffic(&mut pair, key, 200);
+    settle(&mut pair);
+    let path = |pair: &Pair| (pair.ends[0].paths()[0].frame, pair.ends[0].paths()[0].raise);
+    let window = |pair: &Pair| pair.ends[0].paths()[0].congestion.window();
+    let timeouts = |pair: &Pair| pair.counter(0, "timeouts");
+    assert_eq!(path(&pair).0, SAFE_FRAME);
+    let (before, timed_out) = (window(&pair), timeouts(&pair));
+    pair.ends[0].paths[0].raise = super::super::path::Raise::Wanted;
+    assert!((0..5).all(|_| pair.send(0, key, Posted, false, 540)));
+    pair.drain_for(MS * 20).unwrap();
+    assert_eq!((timeouts(&pair), window(&pair)), (timed_out + 1, before));
+    // One that has another reason shrinks it.
+    cut(&mut pair, 0, [true; 2]);
+    assert!(pair.send(0, key, Posted, false, 540));
+    pair.drain_for(MS * 20).unwrap();
+    assert!(timeouts(&pair) > timed_out + 1 && window(&pair) < before);
+}
+
 /// The acknowledgement of a probe names another packet if more came with it.
 #[test]
 fn frames_grow_again_beside_a_load_and_a_path_that_stays_small_costs_little() {
