@@ -106,6 +106,6 @@ fn tlps_are_of_every_kind() {
 
 #[test]
 fn root_complexes_answer_late_and_lie() {
-    let wanted = [("late answers of root complexes", 200), ("lies of root complexes", 500)];
+    let wanted = [("late answers of root complexes", 40), ("lies of root complexes", 200)];
     check("roots", &wanted);
 }
