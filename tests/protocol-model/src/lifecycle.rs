@@ -356,12 +356,12 @@ impl Lifecycle {
                 if overdue::only_erasure_is_left(&operation) {
                     return None;
                 }
-                overdue::expire(txn, &Registry::new(None), operation.id);
+                overdue::expire(txn, &Registry::new(None), &operation);
             }
             Turn::NotEnumerated => {
                 let waits = |o: &OperationRecord| overdue::only_enumeration_is_left(o);
                 let operation = running(txn, false).filter(waits)?;
-                overdue::not_enumerated(txn, operation.id, Duration::from_secs(1));
+                overdue::not_enumerated(txn, &operation, Duration::from_secs(1));
             }
             Turn::Goes => self.goes(txn, moment, DeviceState::Free)?,
             Turn::Quarantined => {
