@@ -101,7 +101,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When an address or the store cannot be used, for [`FREED`] if somebody has it. The store is
+    /// When an address or the store cannot be used, for two seconds if somebody has it. The store is
     /// not touched if an address cannot.
     pub async fn new(config: Config) -> Result<Self, ServeError> {
         let by = tokio::time::Instant::now() + FREED;

@@ -372,7 +372,7 @@ impl Os {
             Then::Found | Then::Class => self.not_yet(now, port),
             Then::Enabled if good => self.ready(port),
             Then::Enabled | Then::Set | Then::Sized if self.stage(port) == Stage::Enumerating => {
-                self.gone(port);
+                self.not_made_ready(now, port);
             }
             Then::Enabled | Then::Set | Then::Sized => {}
             Then::LetGo => {

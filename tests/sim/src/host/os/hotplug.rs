@@ -225,6 +225,16 @@ impl Os {
         }
     }
 
+    /// What was found did not take what it was to be set to. A further function is looked for again: nobody
+    /// hears that it alone does not work.
+    pub(super) fn not_made_ready(&mut self, now: Instant, port: usize) {
+        if port == first(port) {
+            return self.gone(port);
+        }
+        self.ports[port].script.clear();
+        self.not_yet(now, port);
+    }
+
     /// The device is not there any more, or does not work.
     pub(super) fn gone(&mut self, port: usize) {
         self.drop_driver(port);
