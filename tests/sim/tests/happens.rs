@@ -20,7 +20,11 @@ fn happened(name: &str, seeds: u64) -> BTreeMap<&'static str, u64> {
 }
 
 fn check(name: &str, wanted: &[(&str, u64)]) {
-    let sums = happened(name, 5);
+    check_in(5, name, wanted);
+}
+
+fn check_in(seeds: u64, name: &str, wanted: &[(&str, u64)]) {
+    let sums = happened(name, seeds);
     println!("{name}: {sums:#?}");
     for (what, least) in wanted {
         let count = sums.get(what).copied().unwrap_or_default();
@@ -82,7 +86,8 @@ fn the_managers_own_code_lends_on_terms() {
 #[test]
 fn the_operator_gets_what_it_asks_for() {
     let wanted = [("devices replaced", 3), ("places emptied", 3), ("operations called back", 1)];
-    check("operator", &wanted);
+    // It calls something back now and then only.
+    check_in(20, "operator", &wanted);
 }
 
 #[test]

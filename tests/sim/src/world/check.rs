@@ -1,6 +1,6 @@
 //! What is looked at beside what each oracle sees by itself.
 
-use super::World;
+use super::{FOR_TAGS, World};
 use crate::oracle::bounds::{self, Way};
 use crate::oracle::{Verdict, Violation};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl World {
         for binding in self.bindings.all().iter().filter(|b| b.is_sound() && !bound.is_zero()) {
             for (flow, way) in [(&binding.down, "to"), (&binding.up, "from")] {
                 let since = flow.owed().1.unwrap_or(self.now());
-                if self.now().saturating_since(since) > bound {
+                if self.now().saturating_since(since) > bound + FOR_TAGS {
                     let name = self.slot_of_box(binding.at_box, binding.slot);
                     let what =
                         format!("a TLP {way} the device in {name} is under way since {since:?}");

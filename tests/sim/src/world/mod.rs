@@ -466,6 +466,14 @@ const LONGEST: Duration = if cfg!(dxpu_limits = "card") {
     LONGEST_HOLD
 };
 
+/// What is asked of a device by a card may wait so much longer than profiles say: for one of its few tags,
+/// which a device that answers late keeps.
+const FOR_TAGS: Duration = if cfg!(dxpu_limits = "card") {
+    SYNTHESISED_COMPLETION.saturating_mul(4)
+} else {
+    Duration::ZERO
+};
+
 /// The drives of a box's slots: serial number, bytes of a block, medium.
 fn drives(fabric: &Fabric) -> Vec<(String, usize, Medium)> {
     let slots = (0..fabric.boxes).flat_map(|b| (0..fabric.drives).map(move |s| (b, s)));
