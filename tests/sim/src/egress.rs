@@ -83,6 +83,21 @@ pub(crate) fn pieces(
     pieces
 }
 
+/// Writes a TLP, with a digest as [`dress::finish`] does, over what is there.
+fn write(repr: &Repr<'_>, bytes: &mut Vec<u8>) {
+    bytes.resize(repr.buffer_len(), 0);
+    let length = repr.emit(bytes).expect("the models make only TLPs that can be written");
+    bytes.truncate(length);
+    dress::finish(bytes);
+}
+
+/// A TLP as [`Egress::push`] writes it.
+pub(crate) fn written(repr: &Repr<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(repr, &mut bytes);
+    bytes
+}
+
 /// The queue in front of a proxy.
 #[derive(Debug)]
 pub(crate) struct Egress<M> {
@@ -103,10 +118,7 @@ impl<M> Egress<M> {
     pub(crate) fn push(&mut self, repr: &Repr<'_>, mark: M) {
         let class = repr.tlp_type().class().expect("only TLPs of known kinds are made here");
         let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.resize(repr.buffer_len(), 0);
-        let length = repr.emit(&mut bytes).expect("the models make only TLPs that can be written");
-        bytes.truncate(length);
-        dress::finish(&mut bytes);
+        write(repr, &mut bytes);
         self.queue.push_back(Waiting { class, bytes, mark });
     }
 

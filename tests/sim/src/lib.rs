@@ -26,6 +26,7 @@ mod director;
 mod dress;
 mod egress;
 mod host;
+mod late;
 mod lender;
 mod manager;
 mod minimise;

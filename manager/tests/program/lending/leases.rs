@@ -71,15 +71,20 @@ fn a_lease_is_extended_and_never_shortened() {
     assert!((3_000_000..3_600_000).contains(&left), "{left}");
 }
 
+/// The first slot's device is taken from its host without waiting for it.
+fn is_taken_by_force(manager: &Manager, at_box: &Fake) {
+    manager.wait_event("take-back-forced", "host1 has not let go of box1/1 in time");
+    manager.wait_slot("box1/1", "free");
+    assert!(at_box.bound(1).is_none());
+}
+
 #[test]
 fn a_host_that_is_away_when_its_lease_is_over_is_not_waited_for() {
     let manager = manager();
     let (at_host, at_box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1", "--lease", "600ms"]);
     let again = at_host.leave();
-    manager.wait_event("take-back-forced", "host1 has not let go of box1/1 in time");
-    manager.wait_slot("box1/1", "free");
-    assert!(at_box.bound(1).is_none());
+    is_taken_by_force(&manager, &at_box);
     let at_host = Fake::insist(manager.control, again.0, again.1);
     eventually("a clean host", || at_host.with(|s| s.ports.is_empty()).then_some(()));
 }
@@ -287,9 +292,7 @@ fn a_release_that_waits_for_a_host_that_is_away_does_not_keep_a_lease_from_endin
     let again = at_host.leave();
     manager.wait_event("node-disconnected", "host1");
     manager.text(&["release", "alloc-1", "--within-ms", "600000", "--no-wait"]);
-    manager.wait_event("take-back-forced", "host1 has not let go of box1/1 in time");
-    manager.wait_slot("box1/1", "free");
-    assert!(at_box.bound(1).is_none());
+    is_taken_by_force(&manager, &at_box);
     let at_host = Fake::insist(manager.control, again.0, again.1);
     eventually("a clean host", || at_host.with(|s| s.ports.is_empty()).then_some(()));
 }
@@ -305,9 +308,7 @@ fn a_release_that_waits_for_a_host_that_is_away_does_not_keep_a_take_back_from_i
     let take = ["take-back", "alloc-1", "--grace", "1s", "--within-ms", "1500", "--reason", "x"];
     manager.text(&[&take[..], &["--no-wait"]].concat());
     manager.text(&["release", "alloc-1", "--no-wait"]);
-    manager.wait_event("take-back-forced", "host1 has not let go of box1/1 in time");
-    manager.wait_slot("box1/1", "free");
-    assert!(at_box.bound(1).is_none());
+    is_taken_by_force(&manager, &at_box);
 }
 
 /// Its borrower has given that part back; the operation has done nothing yet.

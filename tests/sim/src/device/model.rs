@@ -19,9 +19,10 @@ use super::config::{Config, Written};
 use super::engine::Engine;
 use super::{End, Manner, Mark, Part, WAITING, atomic};
 use crate::dress::{self, Dresser};
-use crate::egress::{Egress, Piece, completion, pieces};
+use crate::egress::{Egress, Piece, completion, pieces, written};
 use crate::host::HOST_ID;
 use crate::host::memory::NOWHERE;
+use crate::late::{DOUBLES_US, Late};
 use crate::oracle::Verdict;
 use crate::pattern;
 use crate::profile::Work;
@@ -29,7 +30,6 @@ use crate::random::{Drawer, Random, mix};
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
-use std::collections::VecDeque;
 use std::time::Duration;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{AtomicOp, ByteEnables, Class, CplStatus, Kind, Packet, Repr, TlpType};
@@ -57,8 +57,6 @@ pub(crate) const PART: u64 = 256;
 /// Ports whose devices have a part.
 pub(crate) const PARTS: usize = 8;
 
-/// How late a second answer may come, microseconds.
-const DOUBLES_US: u64 = 20_000;
 /// The number of a function that no device has.
 const NO_FUNCTION: u16 = 7;
 
@@ -90,8 +88,8 @@ pub(crate) struct Model {
     /// Bus, device and function, as its host last wrote to it under.
     pub(super) id: u16,
     pub(super) engine: Engine,
-    /// Answers that are held back, in the order of time.
-    late: VecDeque<(Instant, Vec<u8>, Mark)>,
+    /// Answers that are held back.
+    late: Late<Mark>,
     perst: bool,
     /// How long it takes to be ready after a reset, ms, from and to; and when it is.
     ready_ms: [u64; 2],
@@ -124,7 +122,7 @@ impl Model {
             told: 0,
             id: 0,
             engine: Engine::default(),
-            late: VecDeque::new(),
+            late: Late::new(),
             perst: false,
             ready_ms,
             ready_at: Instant::ZERO,
@@ -167,13 +165,12 @@ impl Model {
 
     /// When it has something to say by itself.
     pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.late.front().map(|late| late.0)
+        self.late.next_at()
     }
 
     /// Says what is due.
     pub(crate) fn wake(&mut self, now: Instant) {
-        while self.late.front().is_some_and(|late| late.0 <= now) {
-            let (_, bytes, mark) = self.late.pop_front().expect("looked at just now");
+        while let Some((bytes, mark)) = self.late.pop(now) {
             self.end.out.push_bytes(Class::Completion, bytes, mark);
         }
     }
@@ -374,40 +371,24 @@ impl Model {
         if !matches!(self.end.manner, Manner::Wrong(_)) {
             self.dresser.answer(&mut repr);
         }
-        let bytes = || {
-            let mut bytes = vec![0; repr.buffer_len()];
-            let length = repr.emit(&mut bytes).expect("an answer can be written");
-            bytes.truncate(length);
-            dress::finish(&mut bytes);
-            bytes
-        };
         match self.end.manner {
-            Manner::Late(by) => {
-                let answer = (now + by, bytes(), mark);
-                self.hold(answer);
-            }
+            Manner::Late(by) => self.late.hold(now + by, written(&repr), mark),
             Manner::Twice if last => {
-                let double = bytes();
+                let double = written(&repr);
                 self.end.out.push(&repr, Mark::Answers);
                 // At once, or when the tag may be another request's.
                 let by = self.random.below(2) * self.random.below(DOUBLES_US);
-                self.hold((now + Duration::from_micros(by), double, Mark::TooMany));
+                self.late.hold(now + Duration::from_micros(by), double, Mark::TooMany);
                 self.wake(now);
             }
             Manner::Wrong(wrong) if last => {
-                let mut bytes = bytes();
+                let mut bytes = written(&repr);
                 wrong.spoil(&mut bytes, &mut self.random);
                 let lie = Mark::Lie { asked_under: asked.tag().get() };
                 self.end.out.push_bytes(Class::Completion, bytes, lie);
             }
             _ => self.end.out.push(&repr, mark),
         }
-    }
-
-    /// Holds an answer back.
-    fn hold(&mut self, answer: (Instant, Vec<u8>, Mark)) {
-        let at = self.late.partition_point(|other| other.0 <= answer.0);
-        self.late.insert(at, answer);
     }
 
     /// Writes what it was not told to, into its own part of its host's memory, at full speed.

@@ -3,26 +3,24 @@
 use super::memory::Memory;
 use super::{HOST_ID, Purpose};
 use crate::device::{Manner, Wrong, atomic};
-use crate::dress::{self, Dresser};
-use crate::egress::{Egress, Piece, completion, pieces};
+use crate::dress::Dresser;
+use crate::egress::{Egress, Piece, completion, pieces, written};
+use crate::late::{DOUBLES_US, Late};
 use crate::oracle::Verdict;
 use crate::profile::Dress;
 use crate::random::{Drawer, Random};
 use proxy_core::time::Instant;
-use std::collections::VecDeque;
 use std::time::Duration;
 use tlp_codec::tlp::{AtomicOp, Class, CplStatus, Packet, Repr, TlpType};
 
 /// Read Completion Boundary.
 const BOUNDARY: usize = 64;
-/// How late a second answer may come, microseconds.
-const DOUBLES_US: u64 = 20_000;
 
 /// What answers.
 pub(crate) struct Root {
     manner: Manner,
-    /// What is said later, in the order of time.
-    late: VecDeque<(Instant, Vec<u8>, Purpose)>,
+    /// What is said later.
+    late: Late<Purpose>,
     /// Answers that were late, and lies.
     pub(crate) misdeeds: [u64; 2],
     random: Random,
@@ -48,7 +46,7 @@ impl Root {
     pub(crate) fn new(seed: u64, host: usize, dress: Dress) -> Self {
         Self {
             manner: Manner::Good,
-            late: VecDeque::new(),
+            late: Late::new(),
             misdeeds: [0; 2],
             random: Random::stream(seed, Drawer::Root, host as u64),
             dresser: Dresser::new(dress, seed, host as u64),
@@ -68,14 +66,13 @@ impl Root {
 
     /// When it has something to say by itself.
     pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.late.front().map(|late| late.0)
+        self.late.next_at()
     }
 
     /// Says what is due. Whether an answer was among it that somebody waited for.
     pub(crate) fn wake(&mut self, now: Instant, out: &mut Egress<Purpose>) -> bool {
         let mut late = false;
-        while self.late.front().is_some_and(|late| late.0 <= now) {
-            let (_, bytes, purpose) = self.late.pop_front().expect("looked at just now");
+        while let Some((bytes, purpose)) = self.late.pop(now) {
             late |= matches!(purpose, Purpose::Answer { .. });
             out.push_bytes(Class::Completion, bytes, purpose);
         }
@@ -197,15 +194,6 @@ impl Root {
     /// Holds back what is said later.
     fn hold(&mut self, at: Instant, bytes: Vec<u8>, purpose: Purpose) {
         self.misdeeds[usize::from(matches!(purpose, Purpose::Lie))] += 1;
-        let place = self.late.partition_point(|other| other.0 <= at);
-        self.late.insert(place, (at, bytes, purpose));
+        self.late.hold(at, bytes, purpose);
     }
-}
-
-fn written(repr: &Repr<'_>) -> Vec<u8> {
-    let mut bytes = vec![0; repr.buffer_len()];
-    let length = repr.emit(&mut bytes).expect("an answer can be written");
-    bytes.truncate(length);
-    dress::finish(&mut bytes);
-    bytes
 }
