@@ -8,10 +8,16 @@ use proxy_core::link::ClassSet;
 use proxy_daemon::stop::Stop;
 use soc::board::{PcieSide, SlotWire, class_of};
 use soc::records::{Beside, Body, RecordPort, Windows};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use tlp_codec::tlp::Class;
 
 /// TLPs that the host's side stores, by class.
 const WINDOWS: Windows = Windows([64, 32, 64]);
+
+/// What is taken in while a request waits for room: a root complex that waited for it with completions
+/// untaken would wait for ever, since the card has room again when they are (PCIe 5.0, section 2.4.1).
+const MEANWHILE: ClassSet = ClassSet::ALL.without(Class::NonPosted);
 
 /// Longest sleep.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
@@ -19,6 +25,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// A root port at a socket.
 pub struct CardPort {
     port: RecordPort<StreamMac>,
+    /// TLPs that were taken in while one waited to be sent.
+    held: VecDeque<Vec<u8>>,
     stop: Stop,
 }
 
@@ -29,7 +37,8 @@ impl CardPort {
     ///
     /// [`PortError::Closed`] when it was told to stop before, or the card went.
     pub fn meet(mac: StreamMac, stop: Stop) -> Result<Self, PortError> {
-        let mut port = Self { port: RecordPort::new(mac, 0..=0, WINDOWS), stop };
+        let port = RecordPort::new(mac, 0..=0, WINDOWS);
+        let mut port = Self { port, held: VecDeque::new(), stop };
         let here = Body::Beside(Beside::RootComplex(true));
         while !port.port.is_met() || !port.port.say(SlotWire::HOST, here.clone()) {
             port.pause(LONGEST_SLEEP)?;
@@ -54,6 +63,10 @@ impl TlpPort for CardPort {
         }
         let class = class_of(tlp);
         while !self.port.room(SlotWire::HOST).contains(class) {
+            while let Some(tlp) = self.port.next(SlotWire::HOST, MEANWHILE) {
+                self.held.push_back(tlp.to_vec());
+                self.port.take(SlotWire::HOST);
+            }
             self.pause(LONGEST_SLEEP)?;
         }
         self.port.send(SlotWire::HOST, tlp);
@@ -62,6 +75,10 @@ impl TlpPort for CardPort {
 
     fn recv(&mut self, buf: &mut [u8], deadline: Instant) -> Result<Option<usize>, PortError> {
         loop {
+            if let Some(tlp) = self.held.pop_front() {
+                buf[..tlp.len()].copy_from_slice(&tlp);
+                return Ok(Some(tlp.len()));
+            }
             self.port.look();
             if let Some(tlp) = self.port.next(SlotWire::HOST, ClassSet::ALL) {
                 let length = tlp.len();

@@ -46,6 +46,8 @@ fn the_whole_path_through_two_cards() {
     scene.host(&["nvme-read", "03:00.0", &name(&read), "--bytes", "1048576"]).unwrap();
     assert!(std::fs::read(&sent).unwrap() == std::fs::read(&read).unwrap(), "the file came back");
     println!("{}", scene.host(&["latency", "07:00.0", "--reads", "200"]).unwrap());
+    // As many at a time as the model host has: more than the card, or the root complex, stores.
+    scene.host(&["latency", "07:00.0", "--reads", "400", "--outstanding", "64"]).unwrap();
 
     let counters = scene.manager(&["counters", "card-box"]).unwrap();
     println!("{counters}");
