@@ -4,7 +4,7 @@
 //! `_SYNCHRONIZATION` and `_CUDA_EVENT`; names are in `StringIds`. Tables are left out of an export where nothing was
 //! recorded, and columns differ by version: what is there is asked of the database.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rusqlite::types::ValueRef;
@@ -25,7 +25,7 @@ const CUDA_EVENT: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 /// Reads a trace of this kind.
 pub(super) fn read(path: &Path, builder: &mut Builder) -> Result<(), ReadError> {
     let database = open(path)?;
-    let (names, records) = (HashMap::new(), HashMap::new());
+    let (names, records) = (HashMap::new(), BTreeMap::new());
     let mut reader = Reader { database: &database, builder, names, records, graphs: 0 };
     let mut tables = 0;
     let takes: [(&str, Take); 5] = [
@@ -74,8 +74,8 @@ struct Reader<'a> {
     builder: &'a mut Builder,
     /// Names that were needed, by their IDs in `StringIds`.
     names: HashMap<i64, NameId>,
-    /// Streams in which events were recorded, and the correlations of the calls that did it.
-    records: HashMap<(Option<ProcessId>, EventRecord), (StreamKey, u64)>,
+    /// Streams in which events were recorded, by the correlations of the calls that did it.
+    records: BTreeMap<(Option<ProcessId>, EventRecord, u64), StreamKey>,
     /// How many graphs ran of which nobody recorded what was in them.
     graphs: u64,
 }
@@ -156,7 +156,7 @@ impl Fields<'_> {
     }
 }
 
-/// An event's ID, and which of its records.
+/// An event's ID, and which of its records: 0 where the export does not say, as older ones do not.
 type EventRecord = (i64, i64);
 
 /// Of a global thread ID, the bits of the thread, and above them those of its process.
@@ -335,7 +335,7 @@ impl Reader<'_> {
         let (stream, correlation) = (row.stream(process)?, row.correlation()?);
         if let (Some(event), Some(stream), Some(correlation)) = (row.event()?, stream, correlation)
         {
-            self.records.insert((process, event), (stream, correlation));
+            self.records.insert((process, event, correlation), stream);
         }
         Ok(())
     }
@@ -348,7 +348,13 @@ impl Reader<'_> {
     fn enter_wait(&mut self, row: &Fields<'_>) -> Result<(), &'static str> {
         let process = row.process(self.builder)?;
         let Some(correlation) = row.correlation()? else { return Ok(()) };
-        let event = row.event()?.and_then(|event| self.records.get(&(process, event)).copied());
+        // An event is recorded again and again: a call waits for what was recorded last before it,
+        // and correlations count up. Where the export says which record that is, there is but one.
+        let event = row.event()?.and_then(|event| {
+            let before = (process, event, 0)..(process, event, correlation);
+            let ((_, _, recorded), stream) = self.records.range(before).next_back()?;
+            Some((*stream, *recorded))
+        });
         let device = row.get("deviceId")?.and_then(|it| u32::try_from(it).ok());
         let target = FoundTarget { stream: row.stream(process)?, device, event };
         self.builder.wait(FoundWait { correlation, process, target })

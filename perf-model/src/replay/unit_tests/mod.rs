@@ -1,5 +1,6 @@
 //! Programs on the machine, and what the replay makes of their traces.
 
+mod exports;
 mod machine;
 
 use std::path::Path;
