@@ -5,18 +5,13 @@
 //! taken to be what it waited for. What is then left of waiting is added to the constraint that came
 //! last, so that the graph explains the trace exactly.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use super::graph::{Between, Constraint, Graph, InGraph, Node, Point};
 use super::handover::Handovers;
+use super::queue::{Progress, Queue, launch_ranks};
 use super::typical::{Typical, difference};
 use crate::trace::{
     Call, CallId, CallKind, Direction, Memory, OperationKind, Scope, StreamId, Target, Trace,
 };
-
-/// Launches that a stream takes before the call for the next one waits (CUDA's launch queue).
-const LAUNCH_QUEUE: usize = 1024;
 
 /// A call for a launch that takes so long, in nanoseconds, waited for room in the queue.
 const BLOCKED: u64 = 100_000;
@@ -33,8 +28,9 @@ impl<'t> Graph<'t> {
     /// Finds what each point of the trace waited for.
     #[must_use]
     pub fn of(trace: &'t Trace) -> Graph<'t> {
-        let mut build = Build::new(trace);
-        for node in order(trace) {
+        let order = order(trace);
+        let mut build = Build::new(trace, launch_ranks(trace, &order));
+        for node in order {
             match node {
                 Node::CallStart(call) => build.call_start(call),
                 Node::CallEnd(call) => build.call_end(call),
@@ -98,51 +94,6 @@ fn pass_until(
     }
 }
 
-/// The operations that have begun on a device, or for a process, and which of them ended last.
-#[derive(Clone, Debug, Default)]
-struct Progress {
-    running: BinaryHeap<Reverse<(u64, u32)>>,
-    ended: Option<(u64, u32)>,
-}
-
-impl Progress {
-    fn begin(&mut self, end: u64, operation: u32) {
-        self.running.push(Reverse((end, operation)));
-    }
-
-    /// The one that ended last by this time, which only grows.
-    fn ended_by(&mut self, time: u64) -> Option<(u64, u32)> {
-        while let Some(Reverse((end, operation))) = self.running.peek().copied() {
-            if end > time {
-                break;
-            }
-            self.running.pop();
-            self.ended = Some((end, operation));
-        }
-        self.ended
-    }
-}
-
-/// What is known of a stream.
-#[derive(Clone, Debug, Default)]
-struct Queue {
-    /// Its operations, in order.
-    operations: Vec<u32>,
-    /// Those of [`Trace::waits`] that are of it, in order, and how many were passed on.
-    waits: Vec<u32>,
-    waited: usize,
-}
-
-impl Queue {
-    /// The last operation that was asked for before a call was made.
-    fn before(&self, trace: &Trace, call: CallId) -> Option<u32> {
-        let asked_before =
-            |at: &u32| trace.operations[*at as usize].call.is_none_or(|asked| asked < call);
-        let count = self.operations.partition_point(asked_before);
-        count.checked_sub(1).map(|last| self.operations[last])
-    }
-}
-
 struct Build<'t> {
     trace: &'t Trace,
     typical: Typical,
@@ -150,6 +101,8 @@ struct Build<'t> {
     /// Which operations were gone through.
     begun: Vec<bool>,
     queues: Vec<Queue>,
+    /// Of each operation, the place of its launch among those of its stream.
+    ranks: Vec<u32>,
     /// Of each device and direction, the copy that began last.
     engines: Vec<[Option<u32>; 2]>,
     devices: Vec<Progress>,
@@ -166,7 +119,7 @@ struct Build<'t> {
 }
 
 impl<'t> Build<'t> {
-    fn new(trace: &'t Trace) -> Build<'t> {
+    fn new(trace: &'t Trace, ranks: Vec<u32>) -> Build<'t> {
         let mut queues = vec![Queue::default(); trace.streams.len()];
         for (at, wait) in (0..).zip(&trace.waits) {
             queues[wait.stream.index()].waits.push(at);
@@ -187,6 +140,7 @@ impl<'t> Build<'t> {
             graph,
             begun: vec![false; trace.operations.len()],
             queues,
+            ranks,
             engines: vec![[None; 2]; trace.devices.len()],
             devices: vec![Progress::default(); trace.devices.len()],
             processes: vec![Progress::default(); trace.processes.len() + 1],
@@ -291,11 +245,10 @@ impl<'t> Build<'t> {
 
     /// A launch that took long waited for the device; any other one would, with a full queue.
     fn queues_up(&mut self, at: u32, call: &Call, node: Node) -> Option<u64> {
-        let stream =
-            self.asked[at as usize].map(|asked| self.trace.operations[asked as usize].stream)?;
-        let queue = &self.queues[stream.index()].operations;
-        if let Some(oldest) = queue.len().checked_sub(LAUNCH_QUEUE).map(|at| queue[at]) {
-            self.add(node, Point::Start, oldest, 0, Between::Nothing);
+        let asked = self.asked[at as usize]?;
+        let stream = self.trace.operations[asked as usize].stream;
+        if let Some(leaves) = self.queues[stream.index()].leaves_room_for(asked, &self.ranks) {
+            self.add(node, Point::Start, leaves, 0, Between::Nothing);
         }
         if call.duration < BLOCKED {
             return None;

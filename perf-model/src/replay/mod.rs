@@ -14,6 +14,7 @@ mod graph;
 mod handover;
 mod lost;
 mod play;
+mod queue;
 mod typical;
 mod untraced;
 

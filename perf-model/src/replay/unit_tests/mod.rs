@@ -73,6 +73,8 @@ fn programs() -> Vec<(&'static str, Vec<Vec<Do>>)> {
         ("graphs", one(repeat(80, &[Graph(1, 40, 3_000), AwaitStream(1), Work(15_000)]))),
         ("graphs without waiting", one(repeat(200, &[Graph(1, 25, 4_000)]))),
         ("a full launch queue", one(repeat(4000, &[Kernel(1, 15_000)]))),
+        ("a full launch queue before the CPU works", one(
+            [repeat(3000, &[Kernel(1, 20_000)]), vec![Work(60_000_000), AwaitStream(1)]].concat())),
         ("events waited for", one(repeat(150, &[
             Kernel(1, 40_000), Record(1, 1), Kernel(1, 60_000), AwaitEvent(1), Work(10_000)]))),
         ("the device waited for", one(repeat(100, &[
