@@ -238,7 +238,7 @@ impl Device {
             Some(count as f64 / over.as_secs_f64().max(0.001))
         };
         let (host_requests_per_s, device_requests_per_s) = (per_s(&host), per_s(&boxed));
-        let (at_host, both) = (host.is_some(), not_recorded.is_none());
+        let at_host = host.is_some();
         let kept =
             |end: Option<(Collected, Duration)>| end.map(|(kept, _)| kept).unwrap_or_default();
         let (host, boxed) = (kept(host), kept(boxed));
@@ -247,7 +247,7 @@ impl Device {
             trips.iter().filter_map(|trip| Some((trip, trip.round_trip()?))).collect();
         let of = |from_host| {
             let of = round_trips.iter().filter(|(t, _)| t.request.from_host == from_host);
-            split(of.map(|(_, round_trip)| *round_trip), from_host, both)
+            split(of.map(|(_, round_trip)| *round_trip), from_host)
         };
         latency.devices.push(DeviceLatency {
             binding: self.binding.id,
@@ -314,22 +314,19 @@ fn stages(trip: &RoundTrip, from_host: bool) -> Vec<StageTime> {
     stages
 }
 
-/// Of round trips that both ends saw; where only one is recorded, of those that it saw whole.
-fn split(trips: impl Iterator<Item = RoundTrip>, from_host: bool, both: bool) -> Option<Split> {
+/// Of round trips that the asker's end saw whole; what the other end saw, where it did. The slowest are
+/// those of which stamps of the other end are missing: without them the percentiles were of the others.
+fn split(trips: impl Iterator<Item = RoundTrip>, from_host: bool) -> Option<Split> {
     let [mut total, mut near, mut original, mut network, mut far]: [Vec<u64>; 5] =
         Default::default();
     for trip in trips {
-        match (trip.far, trip.network()) {
-            (Some(there), Some(between)) => {
-                original.push(there.original);
-                network.push(between);
-                far.push(there.request.total() + there.answer.total());
-            }
-            _ if both => continue,
-            _ => {}
-        }
         total.push(trip.total());
         near.push(trip.request.total() + trip.answer.total());
+        if let (Some(there), Some(between)) = (trip.far, trip.network()) {
+            original.push(there.original);
+            network.push(between);
+            far.push(there.request.total() + there.answer.total());
+        }
     }
     // The nearest rank: the smallest value that so many are not above.
     let rank = |all: &mut Vec<u64>, of_100: usize| {
@@ -347,4 +344,32 @@ fn split(trips: impl Iterator<Item = RoundTrip>, from_host: bool, both: bool) ->
         host_conversion_ns: host,
         box_conversion_ns: boxed,
     })
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+    use crate::recorder::join::{Far, Part};
+
+    /// A round trip with so much at each end, and so much with the device if the far end saw it.
+    fn trip(near: u64, away: u64, far: Option<(u64, u64)>) -> RoundTrip {
+        let part = |ns| Part { first: 0, second: ns };
+        let far = far.map(|(far, original)| Far {
+            request: part(far),
+            original,
+            answer: Part::default(),
+        });
+        RoundTrip { start: 0, request: part(near), away, answer: Part::default(), far }
+    }
+
+    #[test]
+    fn a_round_trip_that_the_far_end_is_not_known_of_counts_with_the_others() {
+        let quick = (0..980).map(|_| trip(40, 500, Some((40, 180))));
+        // So late that what the far end stamped is not taken to be of the same request.
+        let held = (0..20).map(|_| trip(60, 300_000_000, None));
+        let split = split(quick.chain(held), true).unwrap();
+        assert_eq!((split.samples, split.p50_ns, split.p99_ns), (1000, 540, 300_000_060));
+        assert_eq!((split.original_ns, split.network_ns), (Some(180), Some(280)));
+        assert_eq!((split.host_conversion_ns, split.box_conversion_ns), (Some(40), Some(40)));
+    }
 }

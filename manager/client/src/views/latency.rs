@@ -5,11 +5,12 @@ use crate::types::{BindingId, NodeName, SlotAddress};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The percentiles of round trips, and the medians of their parts, nanoseconds. Where one end is
-/// not recorded, of the parts only the other proxy's is known.
+/// The percentiles of round trips, and the medians of their parts, nanoseconds. What the device, the
+/// network and the other proxy than the asker's took is known of those that both ends stamped; where
+/// one end is not recorded, of none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Split {
-    /// Round trips that were stamped at both ends, or at the one that is recorded.
+    /// Round trips that the asker's proxy stamped, at the other end or not.
     pub samples: usize,
     /// Half of the round trips took no longer.
     pub p50_ns: u64,
