@@ -317,15 +317,18 @@ fn stages(trip: &RoundTrip, from_host: bool) -> Vec<StageTime> {
 /// Of round trips that the asker's end saw whole; what the other end saw, where it did. The slowest are
 /// those of which stamps of the other end are missing: without them the percentiles were of the others.
 fn split(trips: impl Iterator<Item = RoundTrip>, from_host: bool) -> Option<Split> {
-    let [mut total, mut near, mut original, mut network, mut far]: [Vec<u64>; 5] =
+    let [mut total, mut near, mut original, mut network, mut far, mut conversion]: [Vec<u64>; 6] =
         Default::default();
     for trip in trips {
+        let here = trip.request.total() + trip.answer.total();
         total.push(trip.total());
-        near.push(trip.request.total() + trip.answer.total());
+        near.push(here);
         if let (Some(there), Some(between)) = (trip.far, trip.network()) {
             original.push(there.original);
             network.push(between);
-            far.push(there.request.total() + there.answer.total());
+            let beyond = there.request.total() + there.answer.total();
+            far.push(beyond);
+            conversion.push(here + beyond);
         }
     }
     // The nearest rank: the smallest value that so many are not above.
@@ -341,6 +344,7 @@ fn split(trips: impl Iterator<Item = RoundTrip>, from_host: bool) -> Option<Spli
         p99_ns: rank(&mut total, 99)?,
         original_ns: rank(&mut original, 50),
         network_ns: rank(&mut network, 50),
+        conversion_ns: rank(&mut conversion, 50),
         host_conversion_ns: host,
         box_conversion_ns: boxed,
     })
@@ -371,5 +375,15 @@ mod unit_tests {
         assert_eq!((split.samples, split.p50_ns, split.p99_ns), (1000, 540, 300_000_060));
         assert_eq!((split.original_ns, split.network_ns), (Some(180), Some(280)));
         assert_eq!((split.host_conversion_ns, split.box_conversion_ns), (Some(40), Some(40)));
+        assert_eq!(split.conversion_ns, Some(80));
+    }
+
+    #[test]
+    fn conversion_is_the_median_of_what_both_ends_took_of_each_round_trip() {
+        let trips = [(100, 500), (200, 100), (300, 200)];
+        let trips = trips.map(|(near, far)| trip(near, 1_000, Some((far, 10))));
+        let split = split(trips.into_iter(), true).unwrap();
+        assert_eq!((split.host_conversion_ns, split.box_conversion_ns), (Some(200), Some(200)));
+        assert_eq!(split.conversion_ns, Some(500));
     }
 }

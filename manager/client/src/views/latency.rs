@@ -20,6 +20,9 @@ pub struct Split {
     pub original_ns: Option<u64>,
     /// Between the two proxies, both ways.
     pub network_ns: Option<u64>,
+    /// Inside both proxies, both ways: the median of what both took of each round trip, which is not
+    /// the sum of the two medians.
+    pub conversion_ns: Option<u64>,
     /// Inside the host proxy, both ways.
     pub host_conversion_ns: Option<u64>,
     /// Inside the box proxy, both ways.

@@ -281,6 +281,7 @@ fn record_and_look(
     assert_eq!((part("p50_ns"), part("p99_ns")), (540, 540), "{latency}");
     assert_eq!((part("original_ns"), part("network_ns")), (180, 280));
     assert_eq!((part("host_conversion_ns"), part("box_conversion_ns")), (40, 40));
+    assert_eq!(part("conversion_ns"), 80);
     assert!(device["host_requests_per_s"].as_f64().unwrap() > 0.0, "{latency}");
     assert_eq!(latency["slowest"].as_array().unwrap().len(), 3);
     assert_eq!(latency["slowest"][0]["address"], 0xfe00_0010_u64);
