@@ -75,15 +75,16 @@ pub async fn look(manager: &Arc<Manager>, question: &Question) -> Latency {
         let window = question.window;
         looks.spawn(async move { (name, at_proxy(&session, list, window, bound, anchor).await) });
     }
-    let mut seen = Seen::new();
+    let (mut seen, mut cut_short) = (Seen::new(), Vec::new());
     while let Some(done) = looks.join_next().await {
         match done.expect("no look panics") {
             (name, Ok(of)) => {
                 let over = of.as_ref().map_or(question.window, |(_, over)| *over);
                 if over < question.window / 2 {
-                    let why =
-                        format!("its devices do so much that it was looked at for {over:.0?} only");
-                    missing.push(format!("{name}: {why}"));
+                    cut_short.push(format!(
+                        "{name}: its devices do so much that it was looked at for {over:.0?} only: \
+                         stamp fewer (one_in)"
+                    ));
                 }
                 seen.insert(name, of);
             }
@@ -91,24 +92,26 @@ pub async fn look(manager: &Arc<Manager>, question: &Question) -> Latency {
         }
     }
     let question = question.clone();
-    let evaluated =
-        tokio::task::spawn_blocking(move || evaluate(&devices, seen, &question, missing));
-    evaluated.await.expect("no evaluation panics")
-}
-
-fn evaluate(
-    devices: &[Device],
-    mut seen: Seen,
-    question: &Question,
-    missing: Vec<String>,
-) -> Latency {
-    let mut latency = Latency {
+    let latency = Latency {
         window_ms: question.window.as_millis() as u64,
         one_in: question.one_in,
         devices: Vec::new(),
         slowest: Vec::new(),
         missing,
+        cut_short,
     };
+    let evaluated =
+        tokio::task::spawn_blocking(move || evaluate(&devices, seen, &question, latency));
+    evaluated.await.expect("no evaluation panics")
+}
+
+/// Adds what was seen of the devices.
+fn evaluate(
+    devices: &[Device],
+    mut seen: Seen,
+    question: &Question,
+    mut latency: Latency,
+) -> Latency {
     for device in devices {
         let mut of = |end: &End| {
             let seen = seen.get_mut(end.session.name())?.as_mut();

@@ -162,6 +162,9 @@ fn text(latency: &Value) -> String {
             let _ = writeln!(text, "\nnot split: {slot} of {host}: {why}");
         }
     }
+    for cut_short in items(&latency["cut_short"]) {
+        let _ = writeln!(text, "\ncut short: {}", word(cut_short));
+    }
     for missing in items(&latency["missing"]) {
         let _ = writeln!(text, "\nnot looked at: {}", word(missing));
     }
@@ -216,6 +219,7 @@ mod tests {
             "box_conversion_ns": 2000 });
         let latency = json!({
             "window_ms": 1000, "one_in": 4, "missing": ["bind-9: away"],
+            "cut_short": ["box-a: looked at for 3ms only"],
             "devices": [{ "binding": "bind-1", "slot": "box-a/1", "host": "host-a", "model": "",
                 "host_requests_per_s": 1234.5, "device_requests_per_s": 0.0, "from_host": split,
                 "from_device": null, "lost": 7 }],
@@ -235,7 +239,9 @@ mod tests {
         assert!(text.lines().any(|line| words(line) == idle), "{text}");
         assert_eq!(line("9.5"), "9.5 µs box-a/1, host: MRd 0xfe000010 4 B");
         assert_eq!(line("device 3.1"), "device 3.1");
-        assert!(text.contains("one in 4 stamped") && text.contains("bind-9: away"));
+        assert!(text.contains("one in 4 stamped"), "{text}");
+        assert_eq!(line("not looked at"), "not looked at: bind-9: away");
+        assert_eq!(line("cut short"), "cut short: box-a: looked at for 3ms only");
         assert!(line("7 entries").contains("--one-in"));
         assert!(!text.contains("not split"), "{text}");
     }

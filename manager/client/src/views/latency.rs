@@ -105,4 +105,8 @@ pub struct Latency {
     pub slowest: Vec<SlowRequest>,
     /// Why some devices were not looked at.
     pub missing: Vec<String>,
+    /// Proxies that were looked at for less than half of the time, and why: what there is of their
+    /// devices is of that time.
+    #[serde(default)]
+    pub cut_short: Vec<String>,
 }

@@ -137,10 +137,20 @@ pub(in crate::cli) fn latency(latency: &Latency) -> String {
             stages.collect::<Vec<_>>().join("\n")
         ));
     }
+    // A proxy does not know of which device: each of them says the same.
+    let lost = latency.devices.iter().map(|device| device.lost).max().unwrap_or(0);
+    if lost > 0 {
+        text.push_str(&format!(
+            "\n{lost} entries or more were lost: give --one-in a larger number"
+        ));
+    }
     for device in &latency.devices {
         if let Some(NotRecorded { detail, .. }) = &device.not_recorded {
             text.push_str(&format!("\nnot split: {} of {}: {detail}", device.slot, device.host));
         }
+    }
+    for cut_short in &latency.cut_short {
+        text.push_str(&format!("\ncut short: {cut_short}"));
     }
     for missing in &latency.missing {
         text.push_str(&format!("\nnot looked at: {missing}"));
@@ -158,4 +168,34 @@ fn slow_request(slow: &SlowRequest) -> String {
 /// Nanoseconds as microseconds.
 fn micros(ns: u64) -> String {
     format!("{:.1}", ns as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_look_says_what_it_lacks() {
+        let device = |lost: u64| {
+            json!({ "binding": "bind-1", "slot": "box-a/1", "host": "host-a", "model": "",
+                "host_requests_per_s": 5.0, "device_requests_per_s": 0.0, "from_host": null,
+                "from_device": null, "not_recorded": null, "lost": lost })
+        };
+        let look = |lost: [u64; 2], cut_short: &[&str]| {
+            let look = json!({ "window_ms": 1000, "one_in": 1, "devices": lost.map(device),
+                "slowest": [], "missing": ["bind-9: away"], "cut_short": cut_short });
+            latency(&serde_json::from_value(look).unwrap())
+        };
+        let said = look([3, 7], &["box-a: looked at for 3ms only"]);
+        for line in [
+            "7 entries or more were lost: give --one-in a larger number",
+            "cut short: box-a: looked at for 3ms only",
+            "not looked at: bind-9: away",
+        ] {
+            assert!(said.lines().any(|there| there == line), "{line} is not in {said}");
+        }
+        let said = look([0, 0], &[]);
+        assert!(!said.contains("lost") && !said.contains("cut short"), "{said}");
+    }
 }
