@@ -148,6 +148,13 @@ impl Calibration {
         if costs.is_empty() { Nanos::ZERO } else { median(&mut costs) }
     }
 
+    /// The smallest delay that can be injected: one of no length, which may take longer than a delay
+    /// costs, for in a longer one a part of what the kernel does itself hides.
+    pub fn smallest_delay(&self) -> Nanos {
+        let shortest = self.delays.iter().map(|(_, got)| *got).min();
+        self.delay_cost().max(shortest.unwrap_or(Nanos::ZERO))
+    }
+
     /// Bytes that the GPU has asked for and not yet got when it copies at its full rate: tags ×
     /// read size is at least that much (Little's law). The link, not the tags, may be what bounds
     /// it without a fabric.
@@ -396,6 +403,8 @@ mod tests {
         // 16 GB/s and 1 us: 16,000 bytes; DxPU's V100 was seen to have 17,920 under way.
         assert_eq!((fabric.read_size.get(), fabric.tags.get()), (512, 35));
         assert_eq!(calibration().delay_cost(), Nanos(1_800));
+        // No delay is as short as what one costs.
+        assert_eq!(calibration().smallest_delay(), Nanos(2_500));
     }
 
     #[test]

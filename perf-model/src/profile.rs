@@ -32,6 +32,8 @@ pub struct Profile {
     pub gpu: Option<String>,
     /// The smallest delay that can be injected, where it was measured (`dxpu-perf calibrate`).
     pub smallest_delay: Option<Nanos>,
+    /// What a delay costs beyond what was asked for, where it was measured apart from that.
+    pub delay_cost: Option<Nanos>,
     /// What lies between two events around a kernel that does nothing, where it was measured.
     pub event_cost: Option<Nanos>,
 }
@@ -56,6 +58,7 @@ impl Profile {
                 }),
                 gpu: Some("V100".to_owned()),
                 smallest_delay: None,
+                delay_cost: None,
                 event_cost: None,
             }),
             "dxpu-49" => Ok(Self {
@@ -64,6 +67,7 @@ impl Profile {
                 split: None,
                 gpu: Some("V100".to_owned()),
                 smallest_delay: None,
+                delay_cost: None,
                 event_cost: None,
             }),
             file => Self::read(Path::new(file)),
@@ -89,6 +93,12 @@ impl Profile {
         self.fabric.native_rtt.saturating_add(self.smallest_delay.unwrap_or(Nanos::ZERO))
     }
 
+    /// What a delay costs beyond what is asked for, to be taken off that. Profiles that do not say it
+    /// have it as their smallest delay.
+    pub fn delay_cost(&self) -> Nanos {
+        self.delay_cost.or(self.smallest_delay).unwrap_or(Nanos::ZERO)
+    }
+
     /// The text of a file that [`Profile::load`] reads as this profile.
     pub fn to_toml(&self) -> String {
         let file = File::of(self);
@@ -103,6 +113,7 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu: Option<String>,
     smallest_delay: Option<String>,
+    delay_cost: Option<String>,
     event_cost: Option<String>,
     rtt: Option<String>,
     native_rtt: Option<String>,
@@ -163,9 +174,11 @@ impl File {
         };
         let smallest_delay =
             field("smallest_delay", self.smallest_delay.as_deref(), quantity::time)?;
+        let delay_cost = field("delay_cost", self.delay_cost.as_deref(), quantity::time)?;
         let event_cost = field("event_cost", self.event_cost.as_deref(), quantity::time)?;
         let fabric = fabric.with_rtt(rtt)?;
-        Ok(Profile { name, fabric, split, gpu: self.gpu, smallest_delay, event_cost })
+        let gpu = self.gpu;
+        Ok(Profile { name, fabric, split, gpu, smallest_delay, delay_cost, event_cost })
     }
 
     fn of(profile: &Profile) -> Self {
@@ -175,6 +188,7 @@ impl File {
         Self {
             gpu: profile.gpu.clone(),
             smallest_delay: profile.smallest_delay.and_then(time),
+            delay_cost: profile.delay_cost.and_then(time),
             event_cost: profile.event_cost.and_then(time),
             rtt: time(fabric.rtt),
             native_rtt: time(fabric.native_rtt),
@@ -253,9 +267,23 @@ mod tests {
         }
         let push = Fabric { push: Some(Fabric::DXPU_PUSH), ..Fabric::DXPU_49 };
         let known = Profile::load("dxpu-49").unwrap();
-        let profile = Profile { fabric: push, event_cost: Some(Nanos(2_900)), ..known };
+        let costs = (Some(Nanos(2_500)), Some(Nanos(1_800)), Some(Nanos(2_900)));
+        let (smallest_delay, delay_cost, event_cost) = costs;
+        let profile = Profile { fabric: push, smallest_delay, delay_cost, event_cost, ..known };
         let back = read(&profile.to_toml()).unwrap();
         assert_eq!(back, Profile { name: "mine".to_owned(), ..profile });
+    }
+
+    #[test]
+    fn what_a_delay_costs_is_its_own_or_the_smallest_one() {
+        let of = |text: &str| {
+            let profile = read(&format!("rtt = \"6.8us\"\n{text}")).unwrap();
+            (profile.least_rtt(), profile.delay_cost())
+        };
+        assert_eq!(of(""), (Nanos(1_200), Nanos::ZERO));
+        assert_eq!(of("smallest_delay = \"2us\""), (Nanos(3_200), Nanos(2_000)));
+        let both = "smallest_delay = \"2.5us\"\ndelay_cost = \"1.8us\"";
+        assert_eq!(of(both), (Nanos(3_700), Nanos(1_800)));
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub(super) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> Result<()> {
         fabric,
         split: None,
         gpu: Some(calibration.gpu.clone()),
-        smallest_delay: Some(calibration.delay_cost()),
+        smallest_delay: Some(calibration.smallest_delay()),
+        delay_cost: Some(calibration.delay_cost()),
         event_cost: Some(calibration.events[0]),
     };
     let written = files::write(&args.output, profile.to_toml().as_bytes());

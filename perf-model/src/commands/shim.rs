@@ -86,7 +86,7 @@ impl ShimArgs {
         settings.proxies = self.proxies.into();
         settings.measure_every = self.measure_every;
         settings.push_copies = self.push_copies;
-        settings.delay_cost = profile.smallest_delay.unwrap_or(Nanos::ZERO);
+        settings.delay_cost = profile.delay_cost();
         settings.event_cost = profile.event_cost.unwrap_or(Nanos::ZERO);
         settings.range = match self.range {
             RangeArg::All => Range::All,
