@@ -185,9 +185,11 @@ impl PredictArgs {
             }
         };
         if !self.device.is_empty() || !self.process.is_empty() {
+            // Not those that calls waited for, and that did nothing.
+            let number = |it| trace.devices[trace.device_of(it).index()].number;
             let has = format!(
                 "it has devices {} and processes {}",
-                list(trace.devices.iter().map(|device| device.number)),
+                list(trace.operations.iter().map(number)),
                 list(trace.processes.iter().copied())
             );
             trace.keep(&self.device, &self.process);

@@ -250,6 +250,12 @@ impl<'t> Build<'t> {
         if let Some(leaves) = self.queues[stream.index()].leaves_room_for(asked, &self.ranks) {
             self.add(node, Point::Start, leaves, 0, Between::Nothing);
         }
+        self.blocked(at, call, node)
+    }
+
+    /// A call that took so long waited for something, though the trace does not show that there was
+    /// anything to wait for: for what ended last meanwhile.
+    fn blocked(&mut self, at: u32, call: &Call, node: Node) -> Option<u64> {
         if call.duration < BLOCKED {
             return None;
         }
@@ -260,16 +266,15 @@ impl<'t> Build<'t> {
 
     fn synchronises(&mut self, at: u32, call: &Call, scope: Scope, node: Node) -> Option<u64> {
         let id = CallId::of(at as usize);
-        let wake = self.typical.wake;
         match call.target {
             Target::Stream(stream) => {
-                let last = self.queues[stream.index()].before(self.trace, id)?;
-                Some(self.seen(node, last, wake))
+                let last = self.queues[stream.index()].before(self.trace, id);
+                self.waits_for_last(at, call, last, node)
             }
             Target::Event(event) => {
                 let queue = &self.queues[event.stream.index()];
-                let last = queue.before(self.trace, event.recorded)?;
-                Some(self.seen(node, last, wake))
+                let last = queue.before(self.trace, event.recorded);
+                self.waits_for_last(at, call, last, node)
             }
             Target::Device(device) => {
                 let streams = (0..self.trace.streams.len()).map(StreamId::of);
@@ -281,8 +286,23 @@ impl<'t> Build<'t> {
                 debug_assert!(matches!(scope, Scope::Device | Scope::Stream | Scope::Event));
                 let process = self.trace.process_of(id).index();
                 let (_, operation) = self.processes[process].ended_by(call.end())?;
-                Some(self.seen(node, operation, wake))
+                Some(self.seen(node, operation, self.typical.wake))
             }
+        }
+    }
+
+    /// The last of what a call waited for in a stream. Nothing was there: then it did not wait, unless
+    /// it took long, as where a graph's operations are in other streams than its launch.
+    fn waits_for_last(
+        &mut self,
+        at: u32,
+        call: &Call,
+        last: Option<u32>,
+        node: Node,
+    ) -> Option<u64> {
+        match last {
+            Some(last) => Some(self.seen(node, last, self.typical.wake)),
+            None => self.blocked(at, call, node),
         }
     }
 

@@ -6,17 +6,11 @@ use std::collections::HashMap;
 use super::call::{CallKind, Scope};
 use super::error::{Place, ReadError};
 use super::model::{
-    Call, CallId, Device, DeviceId, EVENTS, Event, LONGEST_NS, MOST_BYTES, NameId, Operation,
-    OperationKind, ProcessId, Step, Stream, StreamId, Target, Thread, ThreadId, Trace, Wait,
+    Call, CallId, EVENTS, Event, LONGEST_NS, MOST_BYTES, NameId, Operation, OperationKind,
+    ProcessId, Step, Target, Thread, ThreadId, Trace, Wait,
 };
-
-/// A stream as files name it: the process where it is known, the device's number, its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct StreamKey {
-    pub(super) process: Option<ProcessId>,
-    pub(super) device: u32,
-    pub(super) number: i64,
-}
+pub(super) use super::streams::StreamKey;
+use super::streams::Streams;
 
 /// An operation as it stands in a file; the start is on the file's clock.
 #[derive(Clone, Copy, Debug)]
@@ -225,8 +219,8 @@ impl Builder {
         }
         self.trace.origin_ns = first.saturating_add(self.base);
         let issuers = self.take_calls(first);
-        let streams = self.take_operations(first, &issuers);
-        self.take_waits(&streams, &issuers);
+        let mut streams = self.take_operations(first, &issuers);
+        self.take_waits(&mut streams, &issuers);
         self.take_steps(first);
         Ok(self.trace)
     }
@@ -344,8 +338,9 @@ impl Builder {
         owners
     }
 
-    /// Takes what is said of waits: of streams in which something was done.
-    fn take_waits(&mut self, streams: &Streams, issuers: &Issuers) {
+    /// Takes what is said of waits. A stream in which nothing was done is one, too: who waits for it
+    /// waits for nothing, and not for what nobody knows.
+    fn take_waits(&mut self, streams: &mut Streams, issuers: &Issuers) {
         for (call, target) in &issuers.targets {
             self.take_wait(*call, target, streams, issuers);
         }
@@ -357,26 +352,34 @@ impl Builder {
         self.trace.waits.sort_by_key(|wait| wait.call);
     }
 
-    fn take_wait(&mut self, call: CallId, said: &FoundTarget, all: &Streams, issuers: &Issuers) {
+    fn take_wait(
+        &mut self,
+        call: CallId,
+        said: &FoundTarget,
+        streams: &mut Streams,
+        issuers: &Issuers,
+    ) {
         let owner = self.trace.process_of(call);
-        let find = |key: StreamKey| all.find(StreamKey { process: Some(owner), ..key });
-        let stream = said.stream.and_then(find);
-        let event = said.event.and_then(|(key, correlation)| {
-            let recorded = issuers.find(&self.trace, correlation, Some(owner), None)?;
-            Some(Event { stream: find(key)?, recorded })
-        });
         let target = match self.trace.calls[call.index()].kind {
             CallKind::StreamWait => {
+                let event = self.event(said, owner, streams, issuers);
+                let stream = said.stream.and_then(|it| streams.named(&mut self.trace, it, owner));
                 if let (Some(stream), Some(event)) = (stream, event) {
                     self.trace.waits.push(Wait { call, stream, event });
                 }
                 None
             }
             CallKind::Synchronise(Scope::Device) => {
-                said.device.and_then(|number| all.device(number)).map(Target::Device)
+                let device = said.device.and_then(|it| streams.named_device(&mut self.trace, it));
+                device.map(Target::Device)
             }
-            CallKind::Synchronise(Scope::Stream) => stream.map(Target::Stream),
-            CallKind::Synchronise(Scope::Event) => event.map(Target::Event),
+            CallKind::Synchronise(Scope::Stream) => {
+                let stream = said.stream.and_then(|it| streams.named(&mut self.trace, it, owner));
+                stream.map(Target::Stream)
+            }
+            CallKind::Synchronise(Scope::Event) => {
+                self.event(said, owner, streams, issuers).map(Target::Event)
+            }
             CallKind::Issue | CallKind::IssueGraph | CallKind::IssueAndWait | CallKind::Other => {
                 None
             }
@@ -384,6 +387,19 @@ impl Builder {
         if let Some(target) = target {
             self.trace.calls[call.index()].target = target;
         }
+    }
+
+    /// The event that is spoken of, where the call that recorded it is there.
+    fn event(
+        &mut self,
+        said: &FoundTarget,
+        owner: ProcessId,
+        streams: &mut Streams,
+        issuers: &Issuers,
+    ) -> Option<Event> {
+        let (key, correlation) = said.event?;
+        let recorded = issuers.find(&self.trace, correlation, Some(owner), None)?;
+        Some(Event { stream: streams.named(&mut self.trace, key, owner)?, recorded })
     }
 
     fn take_steps(&mut self, first: i64) {
@@ -404,41 +420,6 @@ impl Builder {
 
 /// By device and number of a stream, the process that it is of.
 type Owners = HashMap<(u32, i64), Option<ProcessId>>;
-
-/// The streams of a trace that is being built.
-#[derive(Debug, Default)]
-struct Streams {
-    devices: HashMap<u32, DeviceId>,
-    known: HashMap<StreamKey, StreamId>,
-    /// The one that was asked for last: mostly it is so again.
-    last: Option<(StreamKey, StreamId)>,
-}
-
-impl Streams {
-    fn enter(&mut self, trace: &mut Trace, key: StreamKey) -> StreamId {
-        if let Some((_, stream)) = self.last.filter(|(last, _)| *last == key) {
-            return stream;
-        }
-        let device = *self.devices.entry(key.device).or_insert_with(|| {
-            trace.devices.push(Device { file: 0, number: key.device });
-            DeviceId::of(trace.devices.len() - 1)
-        });
-        let stream = *self.known.entry(key).or_insert_with(|| {
-            trace.streams.push(Stream { process: key.process, device, number: key.number });
-            StreamId::of(trace.streams.len() - 1)
-        });
-        self.last = Some((key, stream));
-        stream
-    }
-
-    fn find(&self, key: StreamKey) -> Option<StreamId> {
-        self.known.get(&key).copied()
-    }
-
-    fn device(&self, number: u32) -> Option<DeviceId> {
-        self.devices.get(&number).copied()
-    }
-}
 
 /// Which call has which correlation.
 #[derive(Debug, Default)]

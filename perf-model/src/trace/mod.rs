@@ -14,6 +14,7 @@ mod names;
 mod nsys;
 mod select;
 mod source;
+mod streams;
 #[cfg(test)]
 mod unit_tests;
 

@@ -63,9 +63,9 @@ pub struct Trace {
     pub processes: Vec<i64>,
     /// Threads that made calls.
     pub threads: Vec<Thread>,
-    /// Devices: those that did something in the file.
+    /// Devices: those that did something in the file, and those that calls waited for.
     pub devices: Vec<Device>,
-    /// Streams that something was done in.
+    /// Streams that something was done in, or that something waited for.
     pub streams: Vec<Stream>,
     /// What the devices did, by start; of those with one start, the shorter first.
     pub operations: Vec<Operation>,
@@ -326,7 +326,8 @@ impl Trace {
         self.operations.len() + self.calls.len()
     }
 
-    /// How many devices did something: fewer than [`Trace::devices`] where a part of a trace is kept.
+    /// How many devices did something: fewer than [`Trace::devices`] where a part of a trace is kept,
+    /// or where calls waited for one that had nothing to do.
     #[must_use]
     pub fn busy_devices(&self) -> usize {
         let mut busy = vec![false; self.devices.len()];

@@ -278,6 +278,39 @@ fn a_wait_for_a_device_is_for_what_another_thread_asked_for_during_the_last_wait
 }
 
 #[test]
+fn a_wait_for_what_nothing_was_asked_of_waits_for_nothing() {
+    // A kernel of 10 us in stream 7 ends while the call goes on, which has nothing to do with it.
+    let after = |wait: &str, duration: u32| {
+        let text = format!(
+            "start_ns,duration_ns,kind,device,stream,name,correlation,thread,event_stream,event_correlation\n\
+             0,3000,launch,,,cuLaunchKernel,1,1,,\n\
+             9000,{duration},kernel,0,7,k,1,,,\n\
+             4000,1000,call,,,cuEventRecord,2,1,,\n\
+             18000,{},{wait}\n",
+            duration - 9_000 + 3_000
+        );
+        let trace = read(&text);
+        let graph = Graph::of(&trace);
+        let played = graph.play(&scenario(settings(6_800)));
+        let last = trace.calls.len() - 1;
+        played.calls[last].end - trace.calls[last].end()
+    };
+    for wait in [
+        "sync,0,8,cuStreamSynchronize,3,1,,",
+        "sync,1,,cuCtxSynchronize,3,1,,",
+        "sync,0,,cuEventSynchronize,3,1,8,2",
+    ] {
+        assert_eq!(after(wait, 10_000), 0, "{wait}");
+    }
+    // Where something was asked for, or nobody says where, its end is seen later.
+    for wait in ["sync,0,7,cuStreamSynchronize,3,1,,", "sync,,,cuCtxSynchronize,3,1,,"] {
+        assert_eq!(after(wait, 10_000), 5_600 + 2_800, "{wait}");
+    }
+    // A call that takes 0.2 ms has waited, though the stream it names is another.
+    assert_eq!(after("sync,0,8,cuStreamSynchronize,3,1,,", 200_000), 5_600 + 2_800);
+}
+
+#[test]
 fn a_cpu_that_changes_nothing_is_not_made_faster() {
     // The GPU is never idle, and its kernels are longer under the profiler: no CPU makes up for that.
     let program = vec![repeat(500, &[Do::Kernel(1, 50_000)])];
