@@ -193,7 +193,7 @@ fn reads(subject: &Subject<'_>, results: &mut Results) -> Result<()> {
         for &(tags, size) in cases {
             let bytes = subject.bytes().min((tags as u64) << subject.bench.pick(21, 19));
             let (mut rates, mut equation) = (Vec::new(), Vec::new());
-            for _ in 0..subject.bench.pick(3, 1) {
+            for _ in 0..subject.bench.repeats {
                 let job = subject.job("read", bytes, size, tags)?;
                 rates.push(rate(&job)? / 1e6);
                 equation.push(number(&job, "/equation1_unloaded_bytes_per_second")? / 1e6);
