@@ -25,8 +25,8 @@ const CUDA_EVENT: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 /// Reads a trace of this kind.
 pub(super) fn read(path: &Path, builder: &mut Builder) -> Result<(), ReadError> {
     let database = open(path)?;
-    let (names, records) = (HashMap::new(), BTreeMap::new());
-    let mut reader = Reader { database: &database, builder, names, records, graphs: 0 };
+    let (names, records, contexts) = (HashMap::new(), BTreeMap::new(), HashMap::new());
+    let mut reader = Reader { database: &database, builder, names, records, contexts, graphs: 0 };
     let mut tables = 0;
     let takes: [(&str, Take); 5] = [
         (KERNEL, |reader, row| reader.kernel(row)),
@@ -76,15 +76,18 @@ struct Reader<'a> {
     names: HashMap<i64, NameId>,
     /// Streams in which events were recorded, by the correlations of the calls that did it.
     records: BTreeMap<(Option<ProcessId>, EventRecord, u64), StreamKey>,
+    /// The devices of contexts in which something was done.
+    contexts: HashMap<(Option<ProcessId>, i64), u32>,
     /// How many graphs ran of which nobody recorded what was in them.
     graphs: u64,
 }
 
 /// The columns that are looked for; each table has some of them.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "start",
     "end",
     "deviceId",
+    "contextId",
     "streamId",
     "correlationId",
     "globalPid",
@@ -286,6 +289,9 @@ impl Reader<'_> {
         let Some((start, duration)) = row.times()? else { return Ok(()) };
         let process = row.process(self.builder)?;
         let stream = row.stream(process)?.ok_or("no device or no stream")?;
+        if let Some(context) = row.get("contextId")? {
+            self.contexts.insert((process, context), stream.device);
+        }
         let bytes = row.get("bytes")?.unwrap_or(0);
         let bytes = u64::try_from(bytes).map_err(|_| "a negative number of bytes")?;
         let correlation = row.correlation()?;
@@ -332,7 +338,7 @@ impl Reader<'_> {
 
     fn enter_record(&mut self, row: &Fields<'_>) -> Result<(), &'static str> {
         let process = row.process(self.builder)?;
-        let (stream, correlation) = (row.stream(process)?, row.correlation()?);
+        let (stream, correlation) = (self.waited_stream(row, process)?, row.correlation()?);
         if let (Some(event), Some(stream), Some(correlation)) = (row.event()?, stream, correlation)
         {
             self.records.insert((process, event, correlation), stream);
@@ -355,9 +361,33 @@ impl Reader<'_> {
             let ((_, _, recorded), stream) = self.records.range(before).next_back()?;
             Some((*stream, *recorded))
         });
-        let device = row.get("deviceId")?.and_then(|it| u32::try_from(it).ok());
-        let target = FoundTarget { stream: row.stream(process)?, device, event };
+        let device = match self.device_of_context(row, process)? {
+            Some(device) => Some(device),
+            None => row.get("deviceId")?.and_then(|it| u32::try_from(it).ok()),
+        };
+        let target = FoundTarget { stream: self.waited_stream(row, process)?, device, event };
         self.builder.wait(FoundWait { correlation, process, target })
+    }
+
+    /// The stream of a row of waits or events. CUPTI does not give these a device, and exports have 0
+    /// there: what was done in the same context says which it is.
+    fn waited_stream(
+        &self,
+        row: &Fields<'_>,
+        process: Option<ProcessId>,
+    ) -> Result<Option<StreamKey>, &'static str> {
+        let device = self.device_of_context(row, process)?;
+        let stream = row.stream(process)?;
+        Ok(stream.map(|stream| StreamKey { device: device.unwrap_or(stream.device), ..stream }))
+    }
+
+    fn device_of_context(
+        &self,
+        row: &Fields<'_>,
+        process: Option<ProcessId>,
+    ) -> Result<Option<u32>, &'static str> {
+        let context = row.get("contextId")?;
+        Ok(context.and_then(|context| self.contexts.get(&(process, context)).copied()))
     }
 }
 
@@ -399,8 +429,38 @@ fn copy_name(kind: OperationKind) -> &'static str {
 
 #[cfg(test)]
 mod unit_tests {
-    use super::super::{OperationKind, Options, read_file};
+    use super::super::{OperationKind, Options, Target, read_file};
     use super::Connection;
+
+    #[test]
+    fn a_wait_is_on_the_device_of_its_context_whatever_device_stands_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("second-gpu.sqlite");
+        let text = "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+             INSERT INTO StringIds VALUES (1, 'cudaStreamSynchronize'),
+               (2, 'cudaDeviceSynchronize');
+             CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER,
+               globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES
+               (1000, 6000, 1, 1, 1), (7000, 9000, 1, 2, 2);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER,
+               deviceId INTEGER, contextId INTEGER, streamId INTEGER, globalPid INTEGER,
+               shortName INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES
+               (100, 5000, 1, 2, 15, 1, 9), (100, 5000, 0, 1, 7, 1, 9);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (deviceId INTEGER,
+               contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER,
+               syncType INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION VALUES
+               (0, 2, 15, 1, 1, 3), (0, 2, 4294967295, 2, 1, 4);";
+        Connection::open(&path).unwrap().execute_batch(text).unwrap();
+        let trace = read_file(&path, &Options::default()).unwrap();
+        let kernel = &trace.operations[0];
+        assert_eq!(trace.devices[trace.device_of(kernel).index()].number, 1);
+        assert_eq!(trace.calls[0].target, Target::Stream(kernel.stream));
+        assert_eq!(trace.calls[1].target, Target::Device(trace.device_of(kernel)));
+        assert_eq!(trace.streams.len(), 2);
+    }
 
     #[test]
     fn graphs_that_were_traced_as_wholes_are_operations() {
