@@ -68,7 +68,28 @@ pub struct Found {
 /// The probes on this computer's USB.
 #[must_use]
 pub fn on_usb() -> Vec<Found> {
-    let items = Lister::new().list_all_with_access().into_iter();
+    listed(None)
+}
+
+/// Those of them that a name may mean: one without a serial number fits several.
+#[must_use]
+pub fn that_fit(selector: &DebugProbeSelector) -> Vec<Found> {
+    let found = listed(Some(selector));
+    if !found.is_empty() || selector.interface.is_none() {
+        return found;
+    }
+    // A channel of an FTDI chip can be named, and is not listed.
+    let mut found = listed(Some(&DebugProbeSelector { interface: None, ..selector.clone() }));
+    for found in &mut found {
+        if let ProbeName::Usb(name) = &mut found.name {
+            name.interface = selector.interface;
+        }
+    }
+    found
+}
+
+fn listed(selector: Option<&DebugProbeSelector>) -> Vec<Found> {
+    let items = Lister::new().list_with_access(selector).into_iter();
     items
         .map(|item| Found {
             name: ProbeName::Usb(DebugProbeSelector::from(&item.info)),
@@ -91,7 +112,11 @@ pub fn open(name: Option<&ProbeName>) -> Outcome<(ProbeName, Probe)> {
     let mut probe = match &name {
         ProbeName::Remote(address) => Probe::new(connect(address)?),
         ProbeName::Usb(selector) => {
-            Lister::new().open(selector.clone()).map_err(|error| cannot_open(&name, &error))?
+            // Of several that fit, probe-rs takes any: what is then written goes to any card.
+            fits_one(&name, &that_fit(selector))?;
+            Lister::new()
+                .open(selector.clone())
+                .map_err(|error| cannot_open(&name, that_fit(selector).first(), &error))?
         }
     };
     probe.select_protocol(WireProtocol::Jtag).map_err(|error| {
@@ -105,14 +130,43 @@ fn the_only_one(mut found: Vec<Found>) -> Outcome<ProbeName> {
     match found.len() {
         1 => Ok(found.remove(0).name),
         0 => Err(none_connected()),
-        _ => {
-            let names: Vec<String> = found.iter().map(|found| found.name.to_string()).collect();
-            let what = format!("{} probes are connected: say which one with --probe", names.len());
-            let failure = Failure::new(Kind::Input, what);
-            Err(names
-                .into_iter()
-                .fold(failure, |failure, name| failure.check(format!("--probe {name}"))))
+        several => {
+            let what = format!("{several} probes are connected: say which one with --probe");
+            Err(choose_among(&what, &found))
         }
+    }
+}
+
+/// Whether a name means one probe at most, of those that it fits.
+fn fits_one(name: &ProbeName, found: &[Found]) -> Outcome<()> {
+    let Some((first, others)) = found.split_first() else { return Ok(()) };
+    if others.iter().all(|other| is_one_device(&first.name, &other.name)) {
+        return Ok(());
+    }
+    let what = format!("{} probes are connected that {name} may mean: say which one", found.len());
+    Err(choose_among(&what, found))
+}
+
+/// Whether two names are surely of one device: it is listed once for each of its interfaces.
+fn is_one_device(one: &ProbeName, other: &ProbeName) -> bool {
+    let (ProbeName::Usb(one), ProbeName::Usb(other)) = (one, other) else { return one == other };
+    let id = |of: &DebugProbeSelector| (of.vendor_id, of.product_id);
+    let has_serial = one.serial_number.as_ref().is_some_and(|serial| !serial.is_empty());
+    has_serial && one.serial_number == other.serial_number && id(one) == id(other)
+}
+
+/// That one of several is to be named.
+fn choose_among(what: &str, found: &[Found]) -> Failure {
+    let mut names: Vec<String> = found.iter().map(|found| found.name.to_string()).collect();
+    names.sort();
+    names.dedup();
+    let are_apart = names.len() == found.len();
+    let failure = Failure::new(Kind::Input, what);
+    let failure =
+        names.into_iter().fold(failure, |failure, name| failure.check(format!("--probe {name}")));
+    match are_apart {
+        true => failure,
+        false => failure.check("of those with one name in common, unplug all but the one meant"),
     }
 }
 
@@ -135,8 +189,7 @@ fn connect(address: &str) -> Outcome<RemoteBitbang> {
     })
 }
 
-fn cannot_open(name: &ProbeName, error: &DebugProbeError) -> Failure {
-    let there = on_usb().into_iter().find(|found| found.name == *name);
+fn cannot_open(name: &ProbeName, there: Option<&Found>, error: &DebugProbeError) -> Failure {
     let failure =
         Failure::new(Kind::Probe, format!("the probe {name} cannot be opened: {}", told(error)));
     match there {
@@ -200,17 +253,46 @@ mod tests {
         }
     }
 
+    fn found(name: &str) -> Found {
+        Found { name: name.parse().unwrap(), what: String::new(), accessible: true }
+    }
+
     #[test]
     fn the_only_probe_is_taken() {
-        let found = |name: &str| Found {
-            name: name.parse().unwrap(),
-            what: String::new(),
-            accessible: true,
-        };
         assert_eq!(the_only_one(vec![found("1:2")]).unwrap(), found("1:2").name);
         assert_eq!(the_only_one(Vec::new()).unwrap_err().kind, Kind::Probe);
         let two = the_only_one(vec![found("1:2"), found("3:4:S")]).unwrap_err();
         assert_eq!(two.check, ["--probe 0001:0002", "--probe 0003:0004:S"]);
+    }
+
+    #[test]
+    fn a_name_that_fits_several_opens_none() {
+        let name = "0403:6010".parse().unwrap();
+        let fits = |names: &[&str]| {
+            fits_one(&name, &names.iter().map(|name| found(name)).collect::<Vec<_>>())
+        };
+        // One that is not listed may still be there, which opening it shows.
+        assert!(fits(&[]).is_ok() && fits(&["0403:6010:FT1"]).is_ok());
+        let two = fits(&["0403:6010:FT1", "0403:6010:FT2"]).unwrap_err();
+        assert_eq!(two.kind, Kind::Input);
+        assert!(two.what.contains("2 probes") && two.what.contains("0403:6010"), "{two}");
+        assert_eq!(two.check, ["--probe 0403:6010:FT1", "--probe 0403:6010:FT2"]);
+        // Two interfaces of one device are one probe; without serial numbers nobody knows.
+        assert!(fits(&["0403:6010-0:FT1", "0403:6010-1:FT1"]).is_ok());
+        let alike = fits(&["0403:6010", "0403:6010"]).unwrap_err();
+        assert_eq!(alike.check[0], "--probe 0403:6010");
+        assert!(alike.check[1].contains("unplug all but the one"), "{alike:?}");
+    }
+
+    #[test]
+    fn a_probe_that_may_not_be_opened_is_told_from_one_that_is_not_there() {
+        let name = "0403:6010".parse().unwrap();
+        let error = DebugProbeError::Timeout;
+        let advice = |there: Option<&Found>| cannot_open(&name, there, &error).check[0].clone();
+        let there = found("0403:6010:FT1");
+        assert!(advice(Some(&Found { accessible: false, ..there.clone() })).contains("udev"));
+        assert!(advice(Some(&there)).contains("another program"));
+        assert!(advice(None).contains("not connected"));
     }
 
     proptest! {

@@ -16,7 +16,7 @@ use super::{Bench, WAS_HALTED, read_image, read_program, regions};
 use crate::card::Card;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::image::whole;
-use crate::probe::{ProbeName, none_connected, on_usb};
+use crate::probe::{ProbeName, none_connected, on_usb, that_fit};
 
 /// A probe, and what it finds.
 #[derive(Debug, Serialize)]
@@ -32,15 +32,8 @@ struct ProbeView {
 }
 
 pub(super) fn list(bench: &Bench) -> Outcome<()> {
-    let mut probes: Vec<(ProbeName, String)> =
-        on_usb().into_iter().map(|found| (found.name, found.what)).collect();
-    if let Some(name) = &bench.args.probe {
-        // One that was named is the only one that is looked at.
-        probes.retain(|(found, _)| found == name);
-        if probes.is_empty() {
-            probes.push((name.clone(), "as named".to_owned()));
-        }
-    }
+    let probes = probes(bench.args.probe.as_ref());
+    let is_one_named = bench.args.probe.is_some() && probes.len() == 1;
     let candidates = bench.candidates()?;
     let mut views = Vec::new();
     for (name, what) in probes {
@@ -51,12 +44,25 @@ pub(super) fn list(bench: &Bench) -> Outcome<()> {
                 (Some(card.board.name.to_string()), idcodes, None)
             }
             // Of the one probe that was asked for all is told.
-            Err(failure) if bench.args.probe.is_some() => return Err(failure),
+            Err(failure) if is_one_named => return Err(failure),
             Err(failure) => (None, Vec::new(), Some(failure.what)),
         };
         views.push(ProbeView { probe: name.to_string(), what, card, idcodes, trouble });
     }
     listed(bench.out, &views)
+}
+
+/// The probes to look at, each with what it is: where one is named, no others than that name fits.
+fn probes(named: Option<&ProbeName>) -> Vec<(ProbeName, String)> {
+    let found = match named {
+        None => on_usb(),
+        Some(ProbeName::Usb(selector)) => that_fit(selector),
+        Some(ProbeName::Remote(_)) => Vec::new(),
+    };
+    match (named, found.is_empty()) {
+        (Some(name), true) => vec![(name.clone(), "as named".to_owned())],
+        _ => found.into_iter().map(|found| (found.name, found.what)).collect(),
+    }
 }
 
 /// Prints probes. None is a failure, as it is for every other command: whoever goes on after this
