@@ -2,7 +2,7 @@
 
 use crate::config::Common;
 use proxy_core::control::PathAddress;
-use proxy_core::limits::{MAX_FRAME, MAX_PATHS};
+use proxy_core::limits::{MAX_FRAME, MAX_PATHS, MIN_FRAME};
 use proxy_net::{Address, NetError, Port, RawOptions, RawPort, UdpOptions, UdpPort};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use std::fmt;
@@ -32,6 +32,9 @@ impl Fabric {
             spec.open(common).map_err(|error| format!("fabric {spec}: {error}"))
         };
         let ports: Vec<_> = common.fabric.iter().map(open).collect::<Result<_, _>>()?;
+        for (spec, port) in common.fabric.iter().zip(&ports) {
+            check_mtu(spec, port.mtu())?;
+        }
         let mut told = common.advertise.iter().copied();
         let addresses = common.fabric.iter().zip(&ports).map(|(spec, port)| {
             let told = if spec.is_udp() { told.next() } else { None };
@@ -45,6 +48,17 @@ impl Fabric {
     pub fn paths<T: FromIterator<PathAddress>>(&self) -> T {
         self.addresses.iter().map(path_address).collect()
     }
+}
+
+/// A link is not made with shorter frames, and the manager's first peer would end the daemon.
+fn check_mtu(spec: &FabricSpec, mtu: usize) -> Result<(), String> {
+    if mtu >= MIN_FRAME {
+        return Ok(());
+    }
+    Err(format!(
+        "fabric {spec}: the MTU of its interface has room for frames of {mtu} bytes, and they have \
+         to have at least {MIN_FRAME}: raise that MTU, or name another address or interface"
+    ))
 }
 
 /// Where frames travel, for a log.
@@ -282,6 +296,18 @@ mod tests {
         assert!(check(&ports(&["eth:a", "udp:0.0.0.0:7790"]), &[address]).is_ok());
         let error = check(&ports(&["eth:a", "udp:0.0.0.0:7790"]), &[address; 2]).unwrap_err();
         assert!(error.contains("2 addresses for 1 udp ports"), "{error}");
+    }
+
+    #[test]
+    fn an_interface_with_too_small_an_mtu_is_named() {
+        for text in ["udp:192.0.2.1:7790", "eth:enp3s0"] {
+            let spec: FabricSpec = text.parse().unwrap();
+            assert_eq!(check_mtu(&spec, MIN_FRAME), Ok(()));
+            let error = check_mtu(&spec, MIN_FRAME - 1).unwrap_err();
+            for said in [text, "511", "at least 512"] {
+                assert!(error.contains(said), "{error}");
+            }
+        }
     }
 
     #[test]
