@@ -3,7 +3,6 @@
 use crate::config::Common;
 use crate::logs;
 use crate::stop::Stop;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit status for wrong settings; 1 is for everything else that fails.
@@ -26,11 +25,13 @@ pub fn run<C>(
         logs::start(log, *log_format).map_err(|error| (USAGE, error))?;
         run(&config, &stop).map_err(|error| (1, error))
     })();
-    match result {
+    let status = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err((status, error)) => {
-            let _ = writeln!(std::io::stderr(), "{name}: {error}");
+            logs::say(&format!("{name}: {error}"));
             ExitCode::from(status)
         }
-    }
+    };
+    logs::flush();
+    status
 }

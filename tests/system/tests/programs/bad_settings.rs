@@ -1,9 +1,10 @@
 //! Settings that a proxy cannot work with, and a manager that is not there.
 
 use crate::harness::{Daemon, Ended, is_root, program, run, unprivileged, wait_for};
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
+use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -226,4 +227,44 @@ fn a_log_that_cannot_be_written_ends_no_daemon() {
     for (daemon, sign) in daemons {
         assert!(daemon.stop().success(), "{sign}");
     }
+}
+
+/// A pipe by name that nobody reads, and that takes no byte more. It is one as long as the file is
+/// open.
+fn full_pipe(path: &Path) -> File {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+    let mut pipe = File::options();
+    pipe.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let mut pipe = pipe.open(path).unwrap();
+    for piece in [&[b'.'; 4096][..], b"."] {
+        while pipe.write(piece).is_ok() {}
+    }
+    pipe
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_no_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let log = folder.join("log");
+    let _full = full_pipe(&log);
+    let talkative = ["--model-host", "h.sock", "--log", "trace"];
+    let mut host = Daemon::start(&mut proxy("host-proxy", folder, &talkative), &log);
+    let talkative = ["--slot", "1=nvme,image=drive.img,size=1M", "--log", "trace"];
+    let mut boxed = Daemon::start(&mut proxy("box-proxy", folder, &talkative), &log);
+    for (daemon, sign) in [(&mut host, "h.sock"), (&mut boxed, "drive.img")] {
+        wait_for("a sign of life", || {
+            assert!(daemon.runs(), "{sign}");
+            folder.join(sign).exists().then_some(())
+        });
+    }
+    // What the data plane answers.
+    let mut list = program("dxpu-host");
+    let listed = run(list.current_dir(folder).args(["--socket", "h.sock", "lspci"]));
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(host.stop().success() && boxed.stop().success());
+    // Nor is one held up that ends by itself, and has nobody to say it to.
+    let wrong = ["--slot", "1=nvme,image=nowhere.img"];
+    let mut wrong = Daemon::start(&mut proxy("box-proxy", folder, &wrong), &log);
+    wait_for("a daemon to end", || (!wrong.runs()).then_some(()));
 }
