@@ -185,6 +185,7 @@ fn set(
     let region = board.layout.config();
     let old = text(&mut card.flash_to_read()?, &board, &probe)?;
     let base = from_file.or_else(|| old.clone()).unwrap_or_default();
+    check_taken_away(&base, changes)?;
     let new = changed(&base, changes);
     // What the card could not use is not written.
     usable(&new)?;
@@ -229,6 +230,24 @@ fn cannot_be(error: SettingsError, text: &str) -> Failure {
     }
 }
 
+/// Looks for a key that is to be taken away and is no setting's: whoever has mistyped it would go on
+/// with the setting still there. A key that nobody knows can be in the text, and is then taken away.
+fn check_taken_away(text: &str, changes: &[(String, String)]) -> Outcome<()> {
+    let there = values(text);
+    let is_known = |key: &str| {
+        !matches!(
+            format!("{key} = x").parse::<Settings>(),
+            Err(SettingsError::Key(_) | SettingsError::Line(_))
+        )
+    };
+    let away = changes.iter().filter(|(_, value)| value.is_empty()).map(|(key, _)| key);
+    match away.into_iter().find(|key| !there.contains_key(*key) && !is_known(key)) {
+        None => Ok(()),
+        Some(key) => Err(Failure::new(Kind::Input, format!("there is no setting {key:?}"))
+            .check("`dxpu-flash config set --help` names keys and values")),
+    }
+}
+
 /// The text with keys changed, added, or taken away where the value is empty. Comments and the
 /// order of lines stay.
 fn changed(text: &str, changes: &[(String, String)]) -> String {
@@ -264,6 +283,21 @@ mod tests {
         let list = [("name", "b"), ("vlan", "100"), ("manager", ""), ("places", "")];
         assert_eq!(changed(text, &changes(&list)), "# rack 7\nname = b\nvlan = 100\n");
         assert_eq!(changed("", &changes(&[("name", "a")])), "name = a\n");
+    }
+
+    #[test]
+    fn what_is_taken_away_is_a_setting() {
+        let text = "name = a\nold-key = 1 # of another version\n";
+        let check = |key: &str| check_taken_away(text, &changes(&[("name", "b"), (key, "")]));
+        // What is not there may be a setting of others.
+        for key in ["name", "old-key", "vlan", "trust", "downgrade", "gateway"] {
+            assert!(check(key).is_ok(), "{key}");
+        }
+        for key in ["downgrad", "Name", "a key"] {
+            let failure = check(key).unwrap_err();
+            assert_eq!(failure.kind, Kind::Input);
+            assert!(failure.what.contains(key), "{failure}");
+        }
     }
 
     #[test]
