@@ -297,7 +297,8 @@ fn other_image(
         .check("`dxpu-flash info` shows what is in both slots")
 }
 
-/// Compares a slot with an image, byte for byte. Without a slot, the one that has it.
+/// Compares a slot with an image, byte for byte. Without a slot, one that has it: of both, one that has all
+/// of it.
 fn against_image(
     bench: &Bench,
     card: &mut Card,
@@ -307,31 +308,34 @@ fn against_image(
 ) -> Outcome<Verified> {
     let header = whole(bytes).map_err(|refusal| refused(path, refusal))?;
     let (board, probe) = (card.board.clone(), card.probe.clone());
-    let slot = match slot {
-        Some(slot) => slot,
-        None => {
-            let mut flash = card.flash_to_read()?;
-            let store = open_store(&mut flash, &board, &probe)?;
-            let mut holder = None;
-            for slot in SlotId::ALL {
-                let there = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
-                holder = holder.or((there.as_ref() == Ok(&header)).then_some(slot));
-            }
-            holder.ok_or_else(|| {
-                Failure::new(Kind::Flash, format!("no slot has the image {}", path.display()))
-                    .check("`dxpu-flash info` shows what is there")
-            })?
+    let mut flash = card.flash_to_read()?;
+    let store = open_store(&mut flash, &board, &probe)?;
+    let mut wrong = None;
+    for one in slot.map_or(SlotId::ALL.to_vec(), |slot| vec![slot]) {
+        let there = store.header(&mut flash, one).map_err(|fault| fault.told(&probe))?;
+        if slot.is_none() && there.as_ref() != Ok(&header) {
+            continue;
         }
-    };
-    if let Some(at) = difference(bench, card, board.layout.slot(slot).start, bytes)? {
-        let mut flash = card.flash_to_read()?;
-        let store = open_store(&mut flash, &board, &probe)?;
-        let there = store.header(&mut flash, slot).map_err(|fault| fault.told(&probe))?;
-        return Err(other_image(slot, there.as_ref(), &header, at));
+        let differs =
+            regions::difference(&mut flash, board.layout.slot(one).start, bytes, bench.out);
+        match differs.map_err(|fault| fault.told(&probe))? {
+            None => {
+                return Ok(Verified {
+                    slot: Some(one.to_string()),
+                    image: Some(ImageView::from(&header)),
+                    bytes: bytes.len() as u64,
+                    failed: matches!(store.state().slot(one), SlotState::Failed { .. }),
+                });
+            }
+            Some(at) => {
+                wrong.get_or_insert_with(|| other_image(one, there.as_ref(), &header, at));
+            }
+        }
     }
-    let image = Some(ImageView::from(&header));
-    let (slot, bytes) = (Some(slot.to_string()), bytes.len() as u64);
-    Ok(Verified { slot, image, bytes, failed: false })
+    Err(wrong.unwrap_or_else(|| {
+        Failure::new(Kind::Flash, format!("no slot has the image {}", path.display()))
+            .check("`dxpu-flash info` shows what is there")
+    }))
 }
 
 /// Checks the images that are there as the boot loader does.

@@ -161,6 +161,41 @@ fn an_image_is_written_beside_one_whose_starts_are_used_up() {
     assert!(info.contains("no other can be\n"), "{info}");
 }
 
+/// It is what was written all the same.
+#[test]
+fn an_image_that_failed_is_verified_as_one() {
+    use card_image::SlotId::{A, B};
+    let bench = Bench::new();
+    let board = board();
+    let images = ["first.img", "second.img"].map(|name| {
+        bench.image(name, &label(if name == "first.img" { "1.0.0" } else { "1.1.0" }), 3000)
+    });
+    let mut card = Card::new();
+    let mut flash: nor_model::Direct<1, { 256 << 10 }> =
+        nor_model::Direct(card.board.nor(0).clone());
+    let requirements = board.requirements(Role::Box, &board.keys, AntiDowngrade::default());
+    let mut store = card_image::BootStore::open(&mut flash, board.layout).unwrap();
+    for (slot, image) in [(A, &images[0]), (B, &images[1])] {
+        flash.0.preload(board.layout.slot(slot).start, image);
+        store.adopt(&mut flash, slot, &requirements).unwrap();
+        store.decide(&mut flash, &requirements);
+        if slot == A {
+            store.report_healthy(&mut flash, A).unwrap();
+        }
+    }
+    for _ in 0..card_image::BOOT_TRIES {
+        store.decide(&mut flash, &requirements);
+    }
+    card.board.nor(0).preload(0, flash.0.cells());
+    let card = SimCard::start(card);
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    for command in [&["verify", "second.img", "--json"][..], &["verify", "--slot", "b", "--json"]] {
+        let said = run(command).fine().json();
+        assert_eq!((&said[0]["slot"], &said[0]["failed"]), (&"b".into(), &true.into()), "{said}");
+    }
+    assert_eq!(run(&["verify", "first.img", "--json"]).fine().json()[0]["failed"], false);
+}
+
 /// What was healthy and is damaged is no image to keep, nor one that is to be started.
 #[test]
 fn an_image_is_written_over_one_that_is_damaged() {

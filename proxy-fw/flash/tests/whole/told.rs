@@ -160,6 +160,21 @@ fn what_helps_a_damaged_slot_is_said() {
     said.failed(5, "`dxpu-flash write IMAGE --slot a`");
 }
 
+/// The other slot has all of it.
+#[test]
+fn of_two_slots_with_an_image_the_whole_one_is_meant() {
+    let bench = Bench::new();
+    let mut image = bench.image("good.img", &label("1.0.0"), 3000);
+    let slots = board().layout.slots();
+    let mut card = Card::new();
+    card.board.nor(0).preload(slots[1].start, &image);
+    image[2000] ^= 1;
+    card.board.nor(0).preload(slots[0].start, &image);
+    let card = SimCard::start(card);
+    let said = bench.run(Some(card.address), &["verify", "good.img"]).fine();
+    assert!(said.out.starts_with("slot b: right"), "{}", said.out);
+}
+
 /// As the boot loader, which refuses it.
 #[test]
 fn an_image_that_is_not_the_recorded_one_is_not_right() {
