@@ -1,7 +1,7 @@
 //! Where a log's bytes come from.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Seek};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,18 @@ impl FileSource {
         Ok(Self { file, path: path.to_owned(), follow, is_device })
     }
 
+    /// Who rotates a log may empty the file and write on: what comes next is at its beginning. What
+    /// has no length, such as a pipe, has no place either.
+    fn begin_again_if_cut(&mut self) {
+        let is_cut = match (self.file.metadata(), self.file.stream_position()) {
+            (Ok(file), Ok(place)) => file.is_file() && file.len() < place,
+            _ => false,
+        };
+        if is_cut {
+            let _ = self.file.rewind();
+        }
+    }
+
     fn lost(&self, why: &str) -> Failure {
         let what = format!("the console at {} is gone: {why}", self.path.display());
         Failure::new(Kind::Lost, what).check("is its cable plugged in?")
@@ -76,7 +88,10 @@ impl Source for FileSource {
             match self.file.read(into) {
                 // A terminal that was hung up reads so for ever; any other waits (VMIN is 1).
                 Ok(0) if self.follow && self.is_device => return Err(self.lost("it was hung up")),
-                Ok(0) if self.follow => std::thread::sleep(PAUSE),
+                Ok(0) if self.follow => {
+                    self.begin_again_if_cut();
+                    std::thread::sleep(PAUSE);
+                }
                 Ok(some) => return Ok(some),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.lost(&error.to_string())),
@@ -188,5 +203,26 @@ impl Source for RttSource {
                 Err(_) => self.rtt = attach(&mut self.card, self.block)?,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_emptied_is_read_from_its_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("console");
+        std::fs::write(&path, b"a long first line").unwrap();
+        let mut source = FileSource::open(&path, true).unwrap();
+        let mut next = || {
+            let mut bytes = [0; 64];
+            let len = source.next(&mut bytes).unwrap();
+            bytes[..len].to_vec()
+        };
+        assert_eq!(next(), b"a long first line");
+        std::fs::write(&path, b"second").unwrap();
+        assert_eq!(next(), b"second");
     }
 }
