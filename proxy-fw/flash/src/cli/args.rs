@@ -61,6 +61,12 @@ pub struct Args {
 }
 
 impl Args {
+    /// What of the probe's log is shown. A variable that is empty says nothing, as others do.
+    #[must_use]
+    pub fn probe_filter(&self) -> Option<&str> {
+        self.probe_log.as_deref().filter(|filter| !filter.is_empty())
+    }
+
     /// Takes the probe and the board from the environment, where the command line names none: a
     /// variable that is empty says nothing, and of the board's two either may be set while a command
     /// names the other one.
@@ -483,6 +489,14 @@ mod tests {
         assert_eq!(probe(&format!("--probe {other} list"), one), Ok(Some(other.to_owned())));
         assert_eq!(probe("list", ""), Ok(None));
         assert!(probe("list", "usb").unwrap_err().starts_with("DXPU_PROBE=usb: "));
+    }
+
+    #[test]
+    fn an_empty_filter_shows_nothing() {
+        // As from the environment, which clap reads by itself.
+        let filter = |line: &str| parse(line).unwrap().probe_filter().map(str::to_owned);
+        assert_eq!(filter("list --probe-log="), None);
+        assert_eq!(filter("list --probe-log debug"), Some("debug".to_owned()));
     }
 
     proptest! {

@@ -42,7 +42,7 @@ struct Bench {
 ///
 /// Why it could not be done.
 pub fn run(mut args: Args) -> Outcome<()> {
-    if let Some(filter) = &args.probe_log {
+    if let Some(filter) = args.probe_filter() {
         start_log(filter)?;
     }
     args.take_environment(|name| std::env::var_os(name))
