@@ -188,7 +188,10 @@ fn load(path: &Path, card: &mut Card) -> Result<()> {
 
 /// Written beside and moved, so that whoever waits for the file never reads half of it.
 fn announce(path: &Path, server: &Server) -> Result<()> {
-    let beside = path.with_extension("part");
+    // Behind the whole name: two cards' files may differ in nothing but what is behind a dot.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let beside = PathBuf::from(beside);
     std::fs::write(&beside, format!("{}\n", server.address()))
         .and_then(|()| std::fs::rename(&beside, path))
         .with_context(|| format!("cannot write {}; is its folder there?", path.display()))

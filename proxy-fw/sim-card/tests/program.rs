@@ -79,7 +79,9 @@ fn firmware_in_the_flash_runs_and_ends_it() {
 #[test]
 fn a_signal_ends_it_and_it_says_where_it_listens() {
     let dir = tempfile::tempdir().unwrap();
-    let (ready, uart) = (dir.path().join("ready"), dir.path().join("uart"));
+    let (ready, uart) = (dir.path().join("card.1"), dir.path().join("uart"));
+    // What another card with the file `card.2` would write beside, were it not told apart.
+    fs::create_dir(dir.path().join("card.part")).unwrap();
     let mut child = program()
         .arg("--flash")
         .arg(dir.path().join("flash"))
