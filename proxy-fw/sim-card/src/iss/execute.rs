@@ -194,6 +194,11 @@ impl Hart {
         if is_load && word >> 20 & 0x1f != 0 {
             return Err(Trap::Illegal(word));
         }
+        // What is no instruction is that first, whatever its address (Volume II, table 3.7).
+        let combine = match operation {
+            2 | 3 => None,
+            _ => Some(read_modify_write(operation).ok_or(Trap::Illegal(word))?),
+        };
         if !at.is_multiple_of(4) {
             return Err(if is_load { Trap::LoadMisaligned(at) } else { Trap::StoreMisaligned(at) });
         }
@@ -204,15 +209,14 @@ impl Hart {
             self.put(word, value);
             return Ok(());
         }
-        if operation == 3 {
+        let Some(combine) = combine else {
             let reserved = self.reservation.take() == Some(at);
             if reserved {
                 bus.write(at, Width::Word, operand).map_err(store_fault)?;
             }
             self.put(word, (!reserved).into());
             return Ok(());
-        }
-        let combine = read_modify_write(operation).ok_or(Trap::Illegal(word))?;
+        };
         let value = bus.read(at, Width::Word).map_err(store_fault)?;
         bus.write(at, Width::Word, combine(value, operand)).map_err(store_fault)?;
         self.put(word, value);

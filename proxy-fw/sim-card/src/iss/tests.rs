@@ -148,6 +148,19 @@ fn trap_of(instruction: u32) -> (u32, u32, u32) {
 }
 
 #[test]
+fn what_is_no_atomic_instruction_is_illegal_at_any_address() {
+    for (operation, wanted) in [(0_u32, 6), (2, 4), (3, 6), (5, 2)] {
+        let atomic = operation << 27 | 1 << 15 | 2 << 12 | 0x2f;
+        let mut memory = Memory::with(&[addi(1, 0, 2), atomic]);
+        let mut hart = Hart::new(BASE);
+        hart.set_csr(0x305, BASE + 0x100);
+        assert_eq!(hart.step(&mut memory), Step::Done);
+        assert_eq!(hart.step(&mut memory), Step::Done);
+        assert_eq!(hart.csr(0x342, &memory), Some(wanted), "operation {operation}");
+    }
+}
+
+#[test]
 fn exceptions_say_what_and_where() {
     assert_eq!(trap_of(ECALL), (11, 0, BASE));
     assert_eq!(trap_of(EBREAK), (3, BASE, BASE));
