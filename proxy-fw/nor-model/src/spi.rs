@@ -186,7 +186,13 @@ impl SpiNor {
                 self.nor.occupy(self.nor.part().timing.write_status)
             }
             (0x02, _) if after.len() > self.address_bytes() => self.program(after),
-            (0xc7 | 0x60, []) if self.protected_from() == size => self.nor.erase(0, size),
+            (0xc7 | 0x60, []) => {
+                if self.protected_from() == size {
+                    self.nor.erase(0, size)
+                } else {
+                    Ok(())
+                }
+            }
             _ => match (erase, self.address(after)) {
                 (Some(kind), Some(address)) if after.len() == self.address_bytes() => {
                     let at = address & !(kind.size - 1);

@@ -162,6 +162,7 @@ fn protected_parts_stay_as_they_are() {
     assert_eq!((chip.nor.cells()[0x80_0000], chip.nor.cells()[0x7f_ffff]), (0xff, 0));
     write(&mut chip, &[0xc7]);
     assert_eq!(chip.nor.cells()[0x7f_ffff], 0);
+    assert_eq!(status(&mut chip) & WRITE_ENABLED, 0, "what is refused clears the latch, too");
     chip.power_off();
     chip.power_on();
     assert_eq!(status(&mut chip), 0b110 << 2);
