@@ -81,8 +81,8 @@ impl<const N: usize> Journal<N> {
         assert!((region.len as usize / 2).is_multiple_of(N), "records fill a block");
         let newest = find(flash, region, &mut [0; N], &mut content)?;
         let Some(Newest { sequence, holder, end }) = newest else {
-            // Nothing says that what looks blank was ever erased.
-            return Ok(Self { region, holder: None, block: 0, next: region.len / 2, sequence: 0 });
+            // Nothing says that what looks blank was ever erased. The first block comes next.
+            return Ok(Self { region, holder: None, block: 1, next: region.len / 2, sequence: 0 });
         };
         Ok(Self { region, holder: Some(holder), block: holder, next: end, sequence })
     }
@@ -117,8 +117,11 @@ impl<const N: usize> Journal<N> {
         assert_eq!(content.len(), N - 8, "a record's content");
         let mut why = JournalError::Worn;
         for _ in 0..TRIES {
-            if self.next == self.block_len() {
-                self.turn(flash).map_err(JournalError::Flash)?;
+            if self.next == self.block_len()
+                && let Err(error) = self.turn(flash)
+            {
+                why = JournalError::Flash(error);
+                continue;
             }
             let sequence = self.sequence.checked_add(1).ok_or(JournalError::Exhausted)?;
             let record = Self::record(sequence, content);
@@ -141,14 +144,15 @@ impl<const N: usize> Journal<N> {
         Err(why)
     }
 
-    /// Erases the block that does not have the newest record, to be written next. Whether all of it is
+    /// Erases the block that does not have the newest record, to be written next; of two without one, the
+    /// one that was not tried last, so that a block that is worn out from the beginning costs no more
+    /// than itself. Whether all of it is
     /// blank shows in what reads back of the records: one bit that stays 0 costs one place, not the
     /// block.
     fn turn<F: NorFlash>(&mut self, flash: &mut F) -> Result<(), F::Error> {
-        let block = self.holder.map_or(0, |holder| 1 - holder);
-        let start = self.address(block, 0);
+        self.block = 1 - self.holder.unwrap_or(self.block);
+        let start = self.address(self.block, 0);
         flash.erase(start, start + self.block_len())?;
-        self.block = block;
         self.next = 0;
         Ok(())
     }

@@ -300,3 +300,58 @@ fn of_two_records_of_the_same_number_the_later_one_is_the_newest() {
     journal.append(&mut flash, &content(4)).unwrap();
     assert_eq!(open(&mut flash).1, newest(4));
 }
+
+/// A flash with a block that does not let itself be erased.
+struct Stuck {
+    flash: Flash,
+    at: u32,
+}
+
+impl ErrorType for Stuck {
+    type Error = Fault;
+}
+
+impl ReadNorFlash for Stuck {
+    const READ_SIZE: usize = 1;
+
+    fn read(&mut self, at: u32, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.flash.read(at, bytes)
+    }
+
+    fn capacity(&self) -> usize {
+        self.flash.capacity()
+    }
+}
+
+impl NorFlash for Stuck {
+    const WRITE_SIZE: usize = Flash::WRITE_SIZE;
+    const ERASE_SIZE: usize = Flash::ERASE_SIZE;
+
+    fn erase(&mut self, from: u32, to: u32) -> Result<(), Fault> {
+        if from == self.at {
+            return Err(Fault::Busy);
+        }
+        self.flash.erase(from, to)
+    }
+
+    fn write(&mut self, at: u32, bytes: &[u8]) -> Result<(), Fault> {
+        self.flash.write(at, bytes)
+    }
+}
+
+/// Whichever of the two it is.
+#[test]
+fn the_first_record_finds_the_block_that_can_be_erased() {
+    for at in [REGION.start, REGION.start + REGION.len / 2] {
+        let mut stuck = Stuck { flash: flash(Part::small(4 << 10), 1), at };
+        let mut journal = Journal::<64>::open(&mut stuck, REGION, |_| true).unwrap();
+        for number in 1..=PLACES {
+            journal.append(&mut stuck, &content(number)).unwrap();
+        }
+        assert_eq!(open(&mut stuck.flash).1, newest(PLACES));
+        // Now there is a record, and nowhere to go.
+        let refused = journal.append(&mut stuck, &content(0));
+        assert_eq!(refused, Err(JournalError::Flash(Fault::Busy)));
+        assert_eq!(open(&mut stuck.flash).1, newest(PLACES));
+    }
+}
