@@ -153,7 +153,7 @@ pub(super) fn binding(tables: &Tables, binding: &BindingRecord) -> BindingView {
 /// How long an allocation is still lent.
 pub(super) fn lease_left(manager: &Manager, id: AllocationId, lease: &Lease) -> Duration {
     let deadlines = manager.deadlines.lock().expect("no one panics while holding it");
-    deadlines.left(Key::Lease(id), lease.until)
+    deadlines.left(Key::Lease(id), lease.until, manager.records.wall())
 }
 
 /// From the records.

@@ -49,9 +49,9 @@ pub struct Now {
 }
 
 impl Now {
-    /// Reads them.
-    pub fn read() -> Self {
-        Self { wall: Timestamp::now(), monotonic: Instant::now() }
+    /// Reads them; the wall clock says that time.
+    pub fn read(wall: Timestamp) -> Self {
+        Self { wall, monotonic: Instant::now() }
     }
 }
 
@@ -134,14 +134,11 @@ impl Deadlines {
     }
 
     /// How long something still has that ends at `until` by the records. Before it has been looked at,
-    /// the wall clock says so.
-    pub fn left(&self, key: Key, until: Timestamp) -> Duration {
+    /// the wall clock says so, which is at that time.
+    pub fn left(&self, key: Key, until: Timestamp, wall: Timestamp) -> Duration {
         match self.entries.get(&key).filter(|entry| entry.until == until) {
             Some(entry) => entry.at.saturating_duration_since(Instant::now()),
-            None => {
-                let now = Timestamp::now().as_millis();
-                Duration::from_millis(until.as_millis().saturating_sub(now))
-            }
+            None => Duration::from_millis(until.as_millis().saturating_sub(wall.as_millis())),
         }
     }
 

@@ -240,7 +240,7 @@ pub async fn run(manager: Arc<Manager>) {
     let mut asked: HashMap<OperationId, Instant> = HashMap::new();
     loop {
         let tables = manager.records.snapshot();
-        let now = Now::read();
+        let now = Now::read(manager.records.wall());
         let is_asked = |id: &OperationId| {
             let operation = tables.operations().get(id).filter(|o| !o.state.is_final());
             operation.and_then(take_back::stage) == Some(TakeBackStage::Orderly)

@@ -20,6 +20,7 @@ mod stored;
 mod tables;
 mod topics;
 mod txn;
+mod wall;
 mod writes;
 
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use sources::Sources;
 pub use tables::Tables;
 pub use topics::{Topic, Watch};
 pub use txn::Txn;
+pub use wall::WallClock;
 
 use crate::store::{Store, StoreError};
 use crate::types::{BindingId, Problem, ProblemCode, Timestamp};
@@ -67,6 +69,7 @@ pub struct Trouble {
 pub struct Records {
     store: Arc<dyn Store>,
     path: PathBuf,
+    wall: WallClock,
     line: Mutex<Line>,
     room: Semaphore,
     current: RwLock<Arc<Tables>>,
@@ -87,6 +90,19 @@ impl Records {
         Self::open_with(store, path, Retention::default())
     }
 
+    /// As [`Records::open`], with another clock than the computer's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Records::open`].
+    pub fn open_by(
+        wall: WallClock,
+        store: Arc<dyn Store>,
+        path: &Path,
+    ) -> Result<Arc<Self>, StoreError> {
+        Self::open_all(store, path, Retention::default(), wall)
+    }
+
     /// As [`Records::open`], with what is over kept so long.
     ///
     /// # Errors
@@ -97,9 +113,18 @@ impl Records {
         path: &Path,
         retention: Retention,
     ) -> Result<Arc<Self>, StoreError> {
+        Self::open_all(store, path, retention, WallClock::default())
+    }
+
+    fn open_all(
+        store: Arc<dyn Store>,
+        path: &Path,
+        retention: Retention,
+        wall: WallClock,
+    ) -> Result<Arc<Self>, StoreError> {
         let mut tables = load::load(store.as_ref(), path)?;
         tables.retention = retention;
-        let mut txn = Txn::new(tables);
+        let mut txn = Txn::at(wall.now(), tables);
         txn.begin_term(path)?;
         let (tables, changes, _) = txn.finish();
         store.commit(&changes)?;
@@ -107,6 +132,7 @@ impl Records {
         Ok(Arc::new(Self {
             store,
             path: path.to_owned(),
+            wall,
             line: Mutex::new(Line::new(tables.clone())),
             room: Semaphore::new(MAX_UNWRITTEN),
             current: RwLock::new(tables),
@@ -115,6 +141,11 @@ impl Records {
             touched: Mutex::default(),
             touched_signal: Notify::new(),
         }))
+    }
+
+    /// The time of day, as everything in the records has it.
+    pub fn wall(&self) -> Timestamp {
+        self.wall.now()
     }
 
     /// The records as they are now.
@@ -171,7 +202,7 @@ impl Records {
         change: impl FnOnce(&mut Txn) -> Result<R, Problem>,
     ) -> (Result<R, Problem>, Option<Outcome>) {
         let mut line = self.line();
-        let mut txn = Txn::new(Tables::clone(&line.latest));
+        let mut txn = Txn::at(self.wall(), Tables::clone(&line.latest));
         let result = change(&mut txn);
         if result.is_ok() {
             txn.complete();

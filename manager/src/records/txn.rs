@@ -59,12 +59,17 @@ impl Txn {
     /// Begins a change of a copy that is never written, to try things out; [`super::Records`] makes
     /// those that are.
     pub fn new(tables: Tables) -> Self {
+        Self::at(Timestamp::now(), tables)
+    }
+
+    /// Begins one at that time.
+    pub(super) fn at(now: Timestamp, tables: Tables) -> Self {
         Self {
             tables,
             writes: Writes::default(),
             meta_changed: false,
             touched: Touched::default(),
-            now: Timestamp::now(),
+            now,
             begun: None,
             ended: false,
         }

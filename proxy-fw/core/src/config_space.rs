@@ -54,18 +54,28 @@ impl Register {
     }
 }
 
+/// What is kept of a [`Register`]: where it is, its layout knows once.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    reset: u32,
+    writable: u32,
+    clearable: u32,
+    sticky: u32,
+}
+
 /// The registers of one kind of function. [`layout!`](crate::layout) makes one.
 pub struct Layout {
-    registers: &'static [Register],
-    /// For each doubleword, 1 + its place in `registers`; 0 where none is implemented.
+    rows: &'static [Row],
+    /// For each doubleword, 1 + its place in `rows`; 0 where none is implemented.
     places: [u8; DOUBLEWORDS],
 }
 
 impl Layout {
-    /// The layout of these registers. A mistake in a table (two rows for one register, a bit both
-    /// writable and clearable) does not compile.
-    pub const fn new(registers: &'static [Register]) -> Self {
+    /// The layout of these registers, with what is kept of them ([`rows`]). A mistake in a table (two
+    /// rows for one register, a bit both writable and clearable) does not compile.
+    pub const fn new(rows: &'static [Row], registers: &[Register]) -> Self {
         assert!(registers.len() <= MAX_REGISTERS, "that many registers have room");
+        assert!(registers.len() == rows.len(), "the rows are theirs");
         let mut places = [0; DOUBLEWORDS];
         let mut row = 0;
         while row < registers.len() {
@@ -77,7 +87,7 @@ impl Layout {
             row += 1;
             *place = row as u8;
         }
-        Self { registers, places }
+        Self { rows, places }
     }
 
     const fn place(&self, offset: u16) -> Option<usize> {
@@ -88,9 +98,10 @@ impl Layout {
         (self.places[doubleword] as usize).checked_sub(1)
     }
 
-    /// The rows.
-    pub fn registers(&self) -> &[Register] {
-        self.registers
+    /// The register there, if one is.
+    pub fn register(&self, offset: u16) -> Option<Register> {
+        let Row { reset, writable, clearable, sticky } = self.rows[self.place(offset)?];
+        Some(Register { offset: offset & !3, reset, writable, clearable, sticky })
     }
 }
 
@@ -121,15 +132,29 @@ pub const fn join<const N: usize>(parts: &[&[Register]]) -> [Register; N] {
     registers
 }
 
+/// What is kept of registers.
+pub const fn rows<const N: usize>(registers: &[Register; N]) -> [Row; N] {
+    let mut rows = [Row { reset: 0, writable: 0, clearable: 0, sticky: 0 }; N];
+    let mut at = 0;
+    while at < N {
+        let Register { reset, writable, clearable, sticky, .. } = registers[at];
+        rows[at] = Row { reset, writable, clearable, sticky };
+        at += 1;
+    }
+    rows
+}
+
 /// A [`Layout`](crate::config_space::Layout) of the tables of a header and its capabilities, with no
 /// more bytes than they have rows.
 #[macro_export]
 macro_rules! layout {
     ($parts:expr) => {{
         const PARTS: &[&[$crate::config_space::Register]] = $parts;
-        static REGISTERS: [$crate::config_space::Register; $crate::config_space::count(PARTS)] =
+        const COUNT: usize = $crate::config_space::count(PARTS);
+        const REGISTERS: [$crate::config_space::Register; COUNT] =
             $crate::config_space::join(PARTS);
-        $crate::config_space::Layout::new(&REGISTERS)
+        static ROWS: [$crate::config_space::Row; COUNT] = $crate::config_space::rows(&REGISTERS);
+        $crate::config_space::Layout::new(&ROWS, &REGISTERS)
     }};
 }
 
@@ -194,7 +219,7 @@ impl ConfigSpace {
     /// The values after reset, as the layout has them.
     pub fn new(layout: &'static Layout) -> Self {
         let mut reset = [0; MAX_REGISTERS];
-        for (value, register) in reset.iter_mut().zip(layout.registers()) {
+        for (value, register) in reset.iter_mut().zip(layout.rows) {
             *value = register.reset;
         }
         Self { layout, reset, values: reset }
@@ -226,13 +251,13 @@ impl ConfigSpace {
     /// Software writes the bytes that `enables` (bit n: byte n) names. `None`: not implemented.
     pub fn write(&mut self, offset: u16, value: u32, enables: u8) -> Option<Written> {
         let place = self.layout.place(offset)?;
-        let register = &self.layout.registers[place];
+        let register = &self.layout.rows[place];
         let lanes = lanes(enables);
         let old = self.values[place];
         let written = register.writable & lanes;
         let new = (old & !written | value & written) & !(value & register.clearable & lanes);
         self.values[place] = new;
-        Some(Written { offset: register.offset, old, new, given: value & lanes })
+        Some(Written { offset: offset & !3, old, new, given: value & lanes })
     }
 
     /// A register as hardware sees it.
@@ -269,7 +294,7 @@ impl ConfigSpace {
 
     /// The function is reset.
     pub fn reset(&mut self, kind: ResetKind) {
-        for (place, register) in self.layout.registers().iter().enumerate() {
+        for (place, register) in self.layout.rows.iter().enumerate() {
             let kept = match kind {
                 ResetKind::Fundamental => 0,
                 ResetKind::Hot => register.sticky,

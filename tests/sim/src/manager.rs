@@ -5,13 +5,15 @@
 //! An operator asks it for one slot for one host, again whenever there is no such lending; where slots
 //! roam, for the next host when the slot was released.
 
+mod leases;
 mod life;
 mod operator;
 
 use crate::director::{Order, Terms};
+use leases::Watched;
 use life::{Heard, Life, MemoryStore};
 use manager::config::Settings;
-use manager::records::next_generation;
+use manager::records::{WallClock, next_generation};
 use manager::types::{Desired, EventKind, NodeName, Phase, Place, SlotAddress};
 use operator::Wish;
 use proxy_core::control::{
@@ -21,6 +23,7 @@ use proxy_core::time::Instant;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How long a manager that crashed stays away.
@@ -28,6 +31,11 @@ const AWAY: Duration = Duration::from_millis(200);
 /// How long a host without a root complex keeps what it has. No host here is without one for
 /// longer than a moment, so nothing is ever taken back for that.
 const GRACE: Duration = Duration::from_millis(100);
+/// How long before its end the borrower of a lease is told, and how long its operating system has then.
+const LEASE_WARNING: Duration = Duration::from_millis(200);
+const LEASE_GRACE: Duration = Duration::from_secs(1);
+/// What wall clocks say when a run begins, milliseconds of Unix time.
+const EPOCH_MS: u64 = 1_800_000_000_000;
 /// In the number of a request: it comes from the manager before the one that is in charge, over the
 /// connection that it has still, and so does the answer go.
 const STALE: u64 = 1 << 62;
@@ -47,6 +55,14 @@ pub(crate) struct Managed {
     looked_at_holds: Instant,
     /// Whether a slot that was released is lent to the next host.
     roams: bool,
+    /// For how long something is lent, and until when that is asked for.
+    lease_ms: [u64; 2],
+    leases_until: Instant,
+    /// What the wall clock says, and by how much it has jumped, milliseconds.
+    wall: Arc<AtomicU64>,
+    jumped_ms: i64,
+    jumped_at: Instant,
+    watched: Watched,
     terms: Terms,
     settings: Settings,
     hosts: usize,
@@ -112,9 +128,18 @@ impl Managed {
             Wish::new(host, slot.expect("a slot"))
         };
         let store = Arc::new(MemoryStore::default());
-        let settings = Settings { host_grace: Some(GRACE), ..Settings::default() };
+        let settings = Settings {
+            host_grace: Some(GRACE),
+            lease_warning: LEASE_WARNING,
+            lease_grace: LEASE_GRACE,
+            ..Settings::default()
+        };
+        let wall = Arc::new(AtomicU64::new(EPOCH_MS));
+        let clock = WallClock::Told(wall.clone());
+        let life = Life::new(now, &clock, store.clone(), &settings);
         Self {
-            current: Some(Life::new(now, store.clone(), &settings)),
+            watched: Watched::new(now, &life.manager.records.snapshot()),
+            current: Some(life),
             stale: None,
             moved: BTreeSet::new(),
             left: store,
@@ -123,6 +148,11 @@ impl Managed {
             at_work: Vec::new(),
             looked_at_holds: now,
             roams: false,
+            lease_ms: [0; 2],
+            leases_until: Instant::ZERO,
+            wall,
+            jumped_ms: 0,
+            jumped_at: Instant::ZERO,
             terms,
             settings,
             hosts,
@@ -138,6 +168,34 @@ impl Managed {
     /// Whether a slot that was released goes to the next host.
     pub(crate) fn roaming(self, roams: bool) -> Self {
         Self { roams, ..self }
+    }
+
+    /// For how long something is lent that has an end.
+    pub(crate) fn leasing(self, lease_ms: [u64; 2]) -> Self {
+        Self { lease_ms, ..self }
+    }
+
+    /// From now until then some of it is asked for with an end.
+    pub(crate) fn lends_for_a_time(&mut self, until: Instant) {
+        self.leases_until = until;
+    }
+
+    /// The wall clock jumps: that of every manager.
+    pub(crate) fn clock_jumps(&mut self, now: Instant, by_ms: i64) {
+        self.jumped_ms += by_ms;
+        self.jumped_at = now;
+    }
+
+    /// What the wall clock says.
+    fn wall_ms(&self, now: Instant) -> u64 {
+        (EPOCH_MS + now.as_nanos() / 1_000_000).saturating_add_signed(self.jumped_ms)
+    }
+
+    fn begin_life(&mut self, now: Instant) {
+        let clock = WallClock::Told(self.wall.clone());
+        let life = Life::new(now, &clock, self.left.clone(), &self.settings);
+        self.watched = Watched::new(now, &life.manager.records.snapshot());
+        self.current = Some(life);
     }
 
     /// A proxy dials in.
@@ -223,7 +281,7 @@ impl Managed {
         next_generation(self.left.as_ref(), Path::new("memory"), 0).expect("there are 255 more");
         self.stale = Some(before);
         self.moved.clear();
-        self.current = Some(Life::new(now, self.left.clone(), &self.settings));
+        self.begin_life(now);
     }
 
     /// The one before is gone at last.
@@ -236,9 +294,10 @@ impl Managed {
 
     /// Lets it do what is to be done; what it says to the proxies.
     pub(crate) fn orders(&mut self, now: Instant) -> Vec<Order> {
+        self.wall.store(self.wall_ms(now), Relaxed);
         if self.back_at.is_some_and(|at| at <= now) {
             self.back_at = None;
-            self.current = Some(Life::new(now, self.left.clone(), &self.settings));
+            self.begin_life(now);
         }
         self.operate(now);
         let mut orders = Vec::new();
@@ -302,8 +361,10 @@ impl Managed {
                 }
                 Some(b) => b.operation.map(|operation| format!("{}: {operation}", wish.slot)),
             });
+        let ends = tables.leased().map(|allocation| format!("{} has an end", allocation.id));
+        let runs = tables.running().map(|operation| format!("{} goes on", operation.id));
         let held = tables.holds().keys().map(|place| format!("{place} is held back"));
-        waits.chain(held).collect::<Vec<_>>().join(", ")
+        waits.chain(held).chain(ends).chain(runs).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether it took devices back from a host for having no root complex.

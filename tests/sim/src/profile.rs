@@ -52,6 +52,10 @@ pub(crate) struct Fabric {
     /// Whether a slot that was released is lent to the next host.
     #[serde(default)]
     pub(crate) roams: bool,
+    /// Every second time that the operator asks for a slot it does so for so long, milliseconds, from
+    /// and to: a lease; 0: never. Nothing has an end any more when the faults have stopped.
+    #[serde(default)]
+    pub(crate) lease_ms: [u64; 2],
     /// Slots that are lent to nobody at first: what replaces others.
     #[serde(default)]
     pub(crate) spare: usize,
@@ -322,7 +326,8 @@ pub(crate) struct FaultKind {
     /// Of a storm.
     #[serde(default)]
     pub(crate) trouble: Trouble,
-    /// How late a device answers, or the manager is heard and hears, milliseconds, from and to.
+    /// How late a device answers, or the manager is heard and hears, and how long a notice or a lease
+    /// is, milliseconds, from and to.
     #[serde(default = "late")]
     pub(crate) late_ms: [u64; 2],
     /// Of an MTU that shrinks, bytes.
@@ -419,6 +424,12 @@ pub(crate) enum Kind {
     Drain,
     /// What the manager was asked for last is called back.
     CallBack,
+    /// The lender takes a device back, with a notice of `late_ms`.
+    TakeBack,
+    /// A lease is extended to `late_ms` from then on.
+    Extend,
+    /// The manager's wall clock jumps, by up to an hour.
+    ClockJump,
 }
 
 macro_rules! built_in {

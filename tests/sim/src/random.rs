@@ -58,6 +58,7 @@ pub(crate) enum Drawer {
     Hold,
     Access,
     Dress,
+    Leases,
 }
 
 impl Random {

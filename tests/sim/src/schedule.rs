@@ -147,6 +147,22 @@ pub(crate) enum Act {
     },
     /// What the manager was asked for last is called back.
     CallBack,
+    /// The lender takes a device back; its borrower has so long before its operating system is asked.
+    TakeBack {
+        at_box: usize,
+        slot: usize,
+        grace_ms: u64,
+    },
+    /// Lent for so long from then on, if it is lent with an end.
+    Extend {
+        at_box: usize,
+        slot: usize,
+        lease_ms: u64,
+    },
+    /// The manager's wall clock jumps.
+    ClockJump {
+        by_ms: i64,
+    },
     /// At its n-th write from then on, which is made or not.
     ManagerCrash {
         writes: u64,
@@ -157,6 +173,10 @@ pub(crate) enum Act {
         by_us: u64,
     },
 }
+
+/// How far a wall clock jumps, forth or back: less is taken for a clock that is steered.
+const NEAREST_JUMP_MS: u64 = 1_100;
+const FARTHEST_JUMP_MS: u64 = 3_600_000;
 
 /// Bad manners of a device, or of a root complex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,7 +274,9 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
         | Act::Manner { at_box, slot, .. }
         | Act::Flood { at_box, slot, .. }
         | Act::Release { at_box, slot, .. }
-        | Act::Replace { at_box, slot, .. } => at_box < fabric.boxes && slot < fabric.slots,
+        | Act::Replace { at_box, slot, .. }
+        | Act::TakeBack { at_box, slot, .. }
+        | Act::Extend { at_box, slot, .. } => at_box < fabric.boxes && slot < fabric.slots,
         Act::Drain { site, .. } => match site {
             Site::Slot { at_box, slot } => at_box < fabric.boxes && slot < fabric.slots,
             Site::Box { at_box } => at_box < fabric.boxes,
@@ -262,6 +284,7 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
             Site::Path { path } => is_path(path),
         },
         Act::CallBack
+        | Act::ClockJump { .. }
         | Act::ManagerCrash { .. }
         | Act::ManagerTakeover
         | Act::ManagerSlow { .. } => true,
@@ -283,6 +306,7 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
     };
     let [low, high] = fault.late_ms;
     let late_us = |random: &mut Random| random.between(low * 1000 + 10, high * 1000);
+    let long = |random: &mut Random| random.between(fault.late_ms[0], fault.late_ms[1]);
     let manner = |manner| Act::Manner { at_box, slot, manner };
     match fault.kind {
         Kind::Storm => Act::Storm { cables, trouble: fault.trouble },
@@ -336,6 +360,12 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::ForcedRelease => Act::Release { at_box, slot, force: true },
         Kind::Replace => Act::Replace { at_box, slot, force: random.chance(300_000) },
         Kind::CallBack => Act::CallBack,
+        Kind::TakeBack => Act::TakeBack { at_box, slot, grace_ms: long(random) },
+        Kind::Extend => Act::Extend { at_box, slot, lease_ms: long(random) },
+        Kind::ClockJump => {
+            let far = random.between(NEAREST_JUMP_MS, FARTHEST_JUMP_MS) as i64;
+            Act::ClockJump { by_ms: if random.chance(500_000) { far } else { -far } }
+        }
         Kind::Drain => {
             let (site, may_replace) = match random.below(4) {
                 0 => (Site::Slot { at_box, slot }, true),

@@ -85,7 +85,14 @@ fn the_managers_own_code_lends_on_terms() {
 
 #[test]
 fn the_operator_gets_what_it_asks_for() {
-    let wanted = [("devices replaced", 3), ("places emptied", 3), ("operations called back", 1)];
+    let wanted = [
+        ("devices replaced", 3),
+        ("places emptied", 3),
+        ("operations called back", 1),
+        ("devices taken back", 3),
+        ("leases over", 3),
+        ("leases extended", 3),
+    ];
     // It calls something back now and then only.
     check_in(20, "operator", &wanted);
 }

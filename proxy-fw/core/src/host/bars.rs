@@ -55,19 +55,21 @@ struct Registers {
 /// Bits of a register that say what kind it is. An upper half has none.
 const KIND: u32 = 0xf;
 const IO: u32 = 0b001;
+const IO_KIND: u32 = 0b011;
 const WIDTH: u32 = 0b110;
 const WIDE: u32 = 0b100;
 
 impl Registers {
-    /// The address of the memory behind a register, if it has one.
-    fn base(&self, index: usize) -> Option<u64> {
+    /// The address of the memory, or of the I/O space, behind a register, if it has one.
+    fn base(&self, index: usize, io: bool) -> Option<u64> {
         let (bit, value) = (1 << index, self.values[index]);
-        if self.upper & bit != 0 || value & IO != 0 {
+        if self.upper & bit != 0 || (value & IO != 0) != io {
             return None;
         }
-        let is_wide = self.upper & bit << 1 != 0 || value & WIDTH == WIDE;
+        let is_wide = !io && (self.upper & bit << 1 != 0 || value & WIDTH == WIDE);
         let high = self.values.get(index + 1).copied().filter(|_| is_wide).unwrap_or_default();
-        let base = u64::from(high) << 32 | u64::from(value & !KIND);
+        let kind = if io { IO_KIND } else { KIND };
+        let base = u64::from(high) << 32 | u64::from(value & !kind);
         (base != 0).then_some(base)
     }
 }
@@ -107,12 +109,12 @@ impl Bars {
         }
     }
 
-    /// The function whose memory has this address: no two overlap, so it is behind the register with
+    /// The function whose memory, or I/O space, has this address: no two overlap, so it is behind the register with
     /// the next lower one. `None` when each is above it.
-    pub(super) fn function_at(&self, address: u64) -> Option<u8> {
+    pub(super) fn function_at(&self, address: u64, io: bool) -> Option<u8> {
         let mut nearest = None;
         for (own, function) in self.0.iter().zip(0..) {
-            let bases = (0..REGISTERS).filter_map(|index| own.base(index));
+            let bases = (0..REGISTERS).filter_map(|index| own.base(index, io));
             for base in bases.filter(|base| *base <= address) {
                 nearest = nearest.max(Some((base, function)));
             }
@@ -208,7 +210,7 @@ mod tests {
         ] {
             bars.written(register, u32::MAX);
             bars.read(register, left);
-            assert_eq!(bars.function_at(u64::MAX).is_some(), register.function > 0);
+            assert_eq!(bars.function_at(u64::MAX, false).is_some(), register.function > 0);
             bars.written(register, address);
         }
         for (address, function) in [
@@ -218,16 +220,34 @@ mod tests {
             (0xe010_0000, Some(1)),
             (0x20_8000_0010, Some(1)),
         ] {
-            assert_eq!(bars.function_at(address), function, "{address:#x}");
+            assert_eq!(bars.function_at(address, false), function, "{address:#x}");
         }
         bars.written(of(1, 0), u32::MAX);
         assert_eq!(
-            bars.function_at(0xe010_0000),
+            bars.function_at(0xe010_0000, false),
             Some(1),
             "asked for its size it keeps its address"
         );
         bars.written(of(1, 0), 0);
-        assert_eq!(bars.function_at(0xe010_0000), Some(0), "it was taken away");
+        assert_eq!(bars.function_at(0xe010_0000, false), Some(0), "it was taken away");
+    }
+
+    #[test]
+    fn io_space_is_apart_from_memory() {
+        let mut bars = Bars::default();
+        let of = |function, index| Bar { function, index };
+        bars.written(of(0, 0), 0xe000_0000);
+        bars.written(of(1, 0), 0xe010_0000);
+        // A range of 4 bytes of I/O space may begin at any multiple of them.
+        bars.written(of(0, 1), 0x0000_e001);
+        bars.written(of(1, 1), 0x0000_e00d);
+        for (address, function) in
+            [(0xe000, Some(0)), (0xe008, Some(0)), (0xe00c, Some(1)), (0xdffc, None)]
+        {
+            assert_eq!(bars.function_at(address, true), function, "{address:#x}");
+        }
+        assert_eq!(bars.function_at(0xe010, false), None, "below all memory");
+        assert_eq!(bars.function_at(0xe010_0000, false), Some(1));
     }
 
     #[test]

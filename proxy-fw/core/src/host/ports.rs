@@ -88,18 +88,19 @@ impl Port {
         })
     }
 
-    /// The function whose memory a TLP for the device is about, where several are lent: what is for
-    /// one goes on its own channel, since between channels there is no order. `None` for what does
-    /// not go to memory by an address, and where one function alone is lent.
+    /// The function whose memory, or I/O space, a TLP for the device is about, where several are lent:
+    /// what is for one goes on its own channel, since between channels there is no order. `None` for
+    /// what does not go by an address, and where one function alone is lent.
     #[inline(never)] // once is enough on a card
     pub(super) fn function_of(&self, packet: Packet<&[u8]>) -> Option<u8> {
         let bound = self.binding.as_ref().filter(|bound| bound.channels.len() > 1)?;
-        match packet.tlp_type() {
-            TlpType::MRd | TlpType::MRdLk | TlpType::MWr | TlpType::DMWr => {}
-            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas => {}
+        let io = match packet.tlp_type() {
+            TlpType::MRd | TlpType::MRdLk | TlpType::MWr | TlpType::DMWr => false,
+            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas => false,
+            TlpType::IORd | TlpType::IOWr => true,
             _ => return None,
-        }
-        bound.bars.function_at(packet.address())
+        };
+        bound.bars.function_at(packet.address(), io)
     }
 
     /// Whether completions of a request of a function have yet to find room. Room that another one of it

@@ -181,11 +181,12 @@ impl RootPort {
         let masked = config.any(msi::MASK, msi::VECTOR);
         let pending = if self.interrupt && masked { msi::VECTOR } else { 0 };
         config.put(msi::PENDING, msi::VECTOR, pending);
-        if !self.interrupt || masked {
+        // What cannot be sent now is sent when it can: what it tells of is told once.
+        if !self.interrupt || masked || !can {
             return None;
         }
         self.interrupt = false;
-        can.then(|| msi::message(&self.bridge.config))
+        Some(msi::message(&self.bridge.config))
     }
 
     /// An interrupt that was sent is lost: if what it tells of is still there, it is due again.

@@ -120,6 +120,20 @@ fn a_masked_interrupt_is_pending_until_unmasked() {
 }
 
 #[test]
+fn an_interrupt_that_cannot_be_sent_waits_until_it_can() {
+    // MSI is not enabled; then bus mastering is not.
+    for (register, off, on) in [(MSI, 0, 1 << 16), (0x04, 0, 0b110)] {
+        let mut port = ready();
+        port.write(register, off, 0xf);
+        port.handle_message(device(), MsgCode::ErrCor);
+        assert_eq!(port.poll_interrupt(), None);
+        port.write(register, on, 0xf);
+        assert!(port.poll_interrupt().is_some(), "{register:#x}");
+        assert_eq!(port.poll_interrupt(), None);
+    }
+}
+
+#[test]
 fn its_own_errors_name_itself() {
     let mut port = ready();
     port.report(PortError::CompletionTimeout, false, None);

@@ -116,7 +116,8 @@ impl VirtualSwitch {
                 let bus = packet.destination().bus().get();
                 let redirect =
                     self.port(port).bridge.decoded.controls_access(acs::REQUEST_REDIRECT);
-                self.by_id(port, bus, redirect, Cause::NoBus, packet)
+                let nobody = if is_ignored(code) { Cause::IgnoredMessage } else { Cause::NoBus };
+                self.by_id(port, bus, redirect, nobody, packet)
             }
             MsgRouting::Gathered if code == MsgCode::PmeToAck => {
                 self.turn_off.acknowledged(port);

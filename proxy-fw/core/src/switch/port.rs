@@ -24,6 +24,9 @@ pub(crate) enum Occupant {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Use {
     command: [u16; 8],
+    /// Memory space of function 0 was turned off and not on again: that is done before a reset that
+    /// the driver lives through, and not by pciehp.
+    closed: bool,
     /// Software wrote to the device's configuration space: it has found it.
     pub(crate) found: bool,
 }
@@ -33,7 +36,12 @@ impl Use {
     pub(crate) fn written(&mut self, function: u8, command: u16, enables: u8) {
         let Some(held) = self.command.get_mut(usize::from(function)) else { return };
         let lanes = lanes(enables) as u16;
-        *held = *held & !lanes | command & lanes;
+        let before = *held;
+        *held = before & !lanes | command & lanes;
+        if function == 0 {
+            let opens = |command| u32::from(command) & header::MEMORY_ENABLE != 0;
+            self.closed = !opens(*held) && (self.closed || opens(before));
+        }
     }
 
     /// Whether no function can master the bus: no driver has it.
@@ -45,7 +53,7 @@ impl Use {
     /// and SERR# off, INTx disabled. (Function 0 is the last that it comes to.)
     pub(crate) fn is_put_down(&self) -> bool {
         let all = header::BUS_MASTER | header::SERR_ENABLE | header::INTX_DISABLE;
-        u32::from(self.command[0]) & all == header::INTX_DISABLE
+        u32::from(self.command[0]) & all == header::INTX_DISABLE && !self.closed
     }
 }
 

@@ -235,24 +235,37 @@ fn a_slot_is_as_good_as_new_after_devices_that_could_not_be_looked_at() {
     assert_eq!(states(&world), [SlotState::Free; 2]);
 }
 
-/// What goes to a function's memory goes on its own binding, as what goes by its number does, and so
+/// What goes to a function's memory or I/O space goes on its own binding, as what goes by its number does, and so
 /// neither passes the other.
 #[test]
 fn the_memory_of_a_function_is_reached_by_its_own_binding() {
     const WINDOW: u64 = 0xe000_0000;
     const SECOND: u64 = WINDOW + 0x1_0000;
+    const IO: u64 = 0xe000;
+    const SECOND_IO: u64 = IO + 0x80;
     let mut world = two_functions(true);
     world.config_write(function(1), 0x10, SECOND as u32);
     world.config_write(function(1), 0x04, 0x0006);
     for address in [WINDOW, SECOND] {
         assert_eq!(world.mem_read(address, 1).0, CplStatus::Success, "{address:#x}");
     }
+    // I/O space of both behind the same bridges, 4 KB at 0xe000.
+    for bridge in [bdf(1, 0), bdf(2, 0)] {
+        world.config_write(bridge, 0x1c, 0xe0e0);
+        world.config_write(bridge, 0x04, 0x0007);
+    }
+    for (number, base) in [(0, IO), (1, SECOND_IO)] {
+        world.config_write(function(number), 0x14, base as u32 | 1);
+    }
     world.cut = true;
-    for (address, tag) in [(WINDOW, 1), (SECOND, 2)] {
+    for (address, io, tag) in [(WINDOW, IO, 1), (SECOND, SECOND_IO, 2)] {
         world.mem_write(address, &[tag; 4]);
-        let read = emit(&Repr::new(mem_read(bdf(0, 0), tag.into(), address, 1)));
-        world.host.handle_tlp(world.now, &read).unwrap();
-        world.turn();
+        let (requester, tag) = (bdf(0, 0), Tag::new(tag.into()).unwrap());
+        let io = Kind::IoRead { requester, tag, address: io as u32, first_be: 0xf };
+        for read in [mem_read(requester, tag.get(), address, 1), io] {
+            world.host.handle_tlp(world.now, &emit(&Repr::new(read))).unwrap();
+            world.turn();
+        }
     }
     let sent = world.lost.iter().flat_map(|(_, frame)| {
         let frame = Frame::new_checked(&frame[..]).unwrap();
@@ -266,7 +279,9 @@ fn the_memory_of_a_function_is_reached_by_its_own_binding() {
         frame.records().filter_map(tlp).collect::<Vec<_>>()
     });
     let sent: Vec<_> = sent.collect();
-    assert_eq!(sent, [(0, WINDOW), (0, WINDOW), (1, SECOND), (1, SECOND)]);
+    let of_first = [WINDOW, WINDOW, IO].map(|address| (0, address));
+    let of_second = [SECOND, SECOND, SECOND_IO].map(|address| (1, address));
+    assert_eq!(sent, [of_first, of_second].concat());
 }
 
 #[test]

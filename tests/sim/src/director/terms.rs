@@ -66,6 +66,19 @@ impl Terms {
         (share, paths)
     }
 
+    /// For how long an operator wishes it then, milliseconds, if for a time.
+    pub(crate) fn lease(
+        &self,
+        at_box: usize,
+        slot: usize,
+        asked: u32,
+        [from, to]: [u64; 2],
+    ) -> Option<u64> {
+        let name = ((at_box as u64) << 9 | (slot as u64) << 1) << BITS | u64::from(asked);
+        let mut random = Random::stream(self.seed, Drawer::Leases, name);
+        (to > 0 && random.chance(500_000)).then(|| random.between(from, to))
+    }
+
     /// What an operator wishes of the links when it asks the manager for a slot, the `asked`-th time:
     /// the same for both directions.
     pub(crate) fn wished(&self, at_box: usize, slot: usize, asked: u32) -> LinkUse {

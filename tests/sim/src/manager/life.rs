@@ -3,7 +3,7 @@
 use manager::config::Settings;
 use manager::control::server;
 use manager::manager::Manager;
-use manager::records::Records;
+use manager::records::{Records, WallClock};
 use manager::store::{Change, Record, Store, StoreError, Table};
 use manager::{operations, reconcile};
 use proxy_core::control::{self, Decoded, FromProxy, Hello, MAX_MESSAGE, ToProxy};
@@ -101,19 +101,25 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub(super) fn new(now: Instant, store: Arc<MemoryStore>, settings: &Settings) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        wall: &WallClock,
+        store: Arc<MemoryStore>,
+        settings: &Settings,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .expect("a runtime without a driver");
         let (manager, origin) = runtime.block_on(async {
-            let records =
-                Records::open(store.clone(), Path::new("memory")).expect("memory reads as written");
+            let records = Records::open_by(wall.clone(), store.clone(), Path::new("memory"));
+            let records = records.expect("memory reads as written");
             let (manager, queues) = Manager::new(records, settings.clone(), Arc::default());
             tokio::spawn(reconcile::driver::run(manager.clone()));
             tokio::spawn(operations::watchdog::run(manager.clone()));
             tokio::spawn(operations::grace::run(manager.clone()));
+            tokio::spawn(operations::lease::run(manager.clone()));
             tokio::spawn(operations::drain::run(manager.clone()));
             let recorder = manager.clone();
             tokio::spawn(

@@ -4,14 +4,16 @@
 use super::life::Life;
 use super::{Managed, name};
 use crate::schedule::Site;
+use manager::operations::deadlines::Key;
 use manager::operations::drain::{self, Drain};
 use manager::operations::replace::Replace;
-use manager::operations::{self, ReleaseMode, ReleaseTarget, choosing, holds};
+use manager::operations::take_back::{self, TakeBack};
+use manager::operations::{self, ReleaseMode, ReleaseTarget, choosing, holds, lease};
 use manager::planner::PlanRequest;
 use manager::records::Tables;
 use manager::types::{
-    AllocationId, DeviceState, OperationId, OperationKind, OperationRecord, OperationState, Place,
-    SlotAddress,
+    AllocationId, DeviceState, EventKind, Lease, OperationId, OperationKind, OperationRecord,
+    OperationState, Place, SlotAddress,
 };
 use proxy_core::control::Request;
 use proxy_core::time::Instant;
@@ -95,12 +97,17 @@ impl Managed {
             request.wishes.box_name = Some(wish.slot.box_name().clone());
             request.slot = Some(wish.slot.slot());
             let at_box = super::number(wish.slot.box_name());
-            request.link =
-                self.terms.wished(at_box, usize::from(wish.slot.slot().get()), wish.asked);
+            let (slot, asked) = (usize::from(wish.slot.slot().get()), wish.asked);
+            request.link = self.terms.wished(at_box, slot, asked);
+            let lease_ms = self
+                .terms
+                .lease(at_box, slot, asked, self.lease_ms)
+                .filter(|_| now < self.leases_until);
             wish.asked += 1;
             life.runtime.spawn(async move {
                 // Not every operating system here enables what it has in time.
-                let terms = operations::Terms { keep_unenumerated: true, ..Default::default() };
+                let terms =
+                    operations::Terms { keep_unenumerated: true, lease_ms, ..Default::default() };
                 let asked = manager.records.change(|txn| {
                     operations::allocate(txn, &manager.registry, &request, terms.clone(), None)
                 });
@@ -175,19 +182,55 @@ impl Managed {
         }
     }
 
-    /// How often it did for the operator what that asked for: devices replaced, places emptied, and
-    /// what was called back.
-    pub(crate) fn served(&self) -> [u64; 3] {
-        let Some(life) = &self.current else { return [0; 3] };
+    /// Takes a device back, with a notice.
+    pub(crate) fn take_back(&mut self, at_box: usize, slot: usize, grace_ms: u64) {
+        let Some(life) = &self.current else { return };
+        let what = take_back::Lent::Place(Place::Slot(self.slot(at_box, slot)));
+        let manager = life.manager.clone();
+        life.runtime.spawn(async move {
+            let how = TakeBack { grace_ms, within_ms: ORDERLY_MS, reason: "it is ours".into() };
+            let begun = manager.records.change(|txn| take_back::take_back(txn, &what, &how, None));
+            let _ = begun.await;
+        });
+    }
+
+    /// Lends what is lent with an end for so long from now on.
+    pub(crate) fn extend(&mut self, at_box: usize, slot: usize, lease_ms: u64) {
+        let Some(life) = &self.current else { return };
+        let slot = self.slot(at_box, slot);
+        let manager = life.manager.clone();
+        life.runtime.spawn(async move {
+            let tables = manager.records.snapshot();
+            let Some(binding) = tables.binding_at_slot(&slot) else { return };
+            let id = binding.allocation;
+            let extended = manager.records.change(|txn| {
+                let deadlines = manager.deadlines.lock().expect("no one panics while holding it");
+                let wall = txn.now();
+                let left = |lease: &Lease| deadlines.left(Key::Lease(id), lease.until, wall);
+                lease::extend(txn, id, lease_ms, left)
+            });
+            let _ = extended.await;
+        });
+    }
+
+    /// How often it did for the operator what that asked for: devices replaced, places emptied, what
+    /// was called back, devices taken back, leases over and extended.
+    pub(crate) fn served(&self) -> [u64; 6] {
+        let Some(life) = &self.current else { return [0; 6] };
         let tables = life.manager.records.snapshot();
         let count = |is: &dyn Fn(&OperationRecord) -> bool| {
             tables.operations().values().filter(|operation| is(operation)).count() as u64
         };
+        let told =
+            |kind| tables.events().values().filter(|event| event.kind == kind).count() as u64;
         let is_done = |o: &OperationRecord| o.state == OperationState::Succeeded;
         [
             count(&|o| is_done(o) && matches!(o.what, OperationKind::Replace { .. })),
             count(&|o| is_done(o) && matches!(o.what, OperationKind::Drain { .. })),
             count(&|o| o.state == OperationState::Cancelled),
+            count(&|o| is_done(o) && matches!(o.what, OperationKind::TakeBack { .. })),
+            told(EventKind::LeaseOver),
+            told(EventKind::LeaseExtended),
         ]
     }
 

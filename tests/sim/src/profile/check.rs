@@ -149,6 +149,9 @@ fn check_fault(fault: &FaultKind, manager: bool) -> Result<()> {
         Kind::Replace
         | Kind::Drain
         | Kind::CallBack
+        | Kind::TakeBack
+        | Kind::Extend
+        | Kind::ClockJump
         | Kind::ManagerCrash
         | Kind::ManagerTakeover => Some(true),
         _ => None,

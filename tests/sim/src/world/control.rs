@@ -501,6 +501,9 @@ impl World {
         let now = self.now();
         let deaths = self.lender.manager().map_or(0, |manager| manager.crashes);
         let orders = self.lender.orders(now);
+        if let Some(what) = self.lender.manager().and_then(|manager| manager.wrong_lease(now)) {
+            return Self::broken(4, what);
+        }
         if self.lender.manager().map_or(0, |manager| manager.crashes) != deaths {
             self.trace.say(now, 0, "the manager dies".into());
         }

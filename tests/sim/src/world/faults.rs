@@ -34,6 +34,9 @@ impl World {
     pub(super) fn begin_schedule(&mut self) {
         let now = self.now();
         self.began = Some(now);
+        if let Some(manager) = self.lender.manager() {
+            manager.lends_for_a_time(now + Duration::from_millis(self.profile.time.busy_ms));
+        }
         self.trace.say(now, 0, "everything is lent; work and faults begin".into());
         for index in 0..self.schedule.len() {
             let entry = self.schedule[index];
@@ -116,7 +119,12 @@ impl World {
             }
             Act::ManagerTakeover => self.take_over(entry.for_us),
             Act::Release { at_box, slot, force } => self.lender.release(at_box, slot, force),
-            Act::Replace { .. } | Act::Drain { .. } | Act::CallBack => self.ask_manager(entry.act),
+            Act::Replace { .. }
+            | Act::Drain { .. }
+            | Act::CallBack
+            | Act::TakeBack { .. }
+            | Act::Extend { .. }
+            | Act::ClockJump { .. } => self.ask_manager(entry.act),
             Act::Work { .. }
             | Act::ProxyCrash { .. }
             | Act::HostReboot { .. }
@@ -222,11 +230,15 @@ impl World {
 
     /// What only the manager's own code can be asked for.
     fn ask_manager(&mut self, act: Act) {
+        let now = self.now();
         let Some(manager) = self.lender.manager() else { return };
         match act {
             Act::Replace { at_box, slot, force } => manager.replace(at_box, slot, force),
             Act::Drain { site, replace } => manager.begin_work(site, replace),
             Act::CallBack => manager.call_back(),
+            Act::TakeBack { at_box, slot, grace_ms } => manager.take_back(at_box, slot, grace_ms),
+            Act::Extend { at_box, slot, lease_ms } => manager.extend(at_box, slot, lease_ms),
+            Act::ClockJump { by_ms } => manager.clock_jumps(now, by_ms),
             _ => unreachable!("proxies and devices do that"),
         }
     }

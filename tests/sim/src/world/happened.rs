@@ -47,12 +47,15 @@ impl World {
         let counts = self.wire.counts;
         let manager = match &self.lender {
             Lender::Manager(manager) => manager.served(),
-            Lender::Director(_) => [0; 3],
+            Lender::Director(_) => [0; 6],
         };
         let all = [
             ("devices replaced", manager[0]),
             ("places emptied", manager[1]),
             ("operations called back", manager[2]),
+            ("devices taken back", manager[3]),
+            ("leases over", manager[4]),
+            ("leases extended", manager[5]),
             ("limits reached", counts.limited),
             ("TLPs with a choice of paths", counts.chosen),
             ("TLPs beside their paths", counts.astray),

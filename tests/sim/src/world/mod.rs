@@ -196,7 +196,7 @@ impl World {
             let (sizes, now) = ((ports, fabric.slots), agenda.now());
             let (network, terms) = ((fabric.paths, fabric.frame), Terms::new(seed, fabric));
             let managed = Managed::new(now, fabric.hosts, &lendings, sizes, network, terms);
-            Lender::Manager(Box::new(managed.roaming(fabric.roams)))
+            Lender::Manager(Box::new(managed.roaming(fabric.roams).leasing(fabric.lease_ms)))
         } else {
             let lendings = lendings.into_iter();
             let (terms, frame) = (Terms::new(seed, fabric), fabric.frame);

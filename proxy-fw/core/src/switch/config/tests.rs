@@ -150,7 +150,7 @@ proptest! {
             let before = space.read(offset);
             let written = space.write(offset, value, enables);
             let after = space.read(offset);
-            match layout.registers().iter().find(|r| r.offset == offset) {
+            match layout.register(offset) {
                 None => {
                     prop_assert_eq!(written, None);
                     prop_assert_eq!(after, 0);

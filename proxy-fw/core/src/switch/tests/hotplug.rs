@@ -556,6 +556,25 @@ fn what_was_put_down_before_is_not_asked_for_by_button() {
 }
 
 #[test]
+fn who_turns_everything_off_for_a_reset_does_not_let_go() {
+    // What Linux's pci_reset_function writes before it resets one: nothing but INTx disabled.
+    const BEFORE_RESET: u16 = 0x400;
+    let (mut host, _) = unlit();
+    host.switch.device_found(port(0));
+    command(&mut host, 0, BUS_MASTER_AND_MEMORY);
+    command(&mut host, 0, BEFORE_RESET);
+    assert_eq!(ask(&mut host), RemovalRequest::Pressed);
+    command(&mut host, 0, BEFORE_RESET);
+    assert!(host.switch.is_present(port(0)), "nor twice");
+    command(&mut host, 0, BUS_MASTER_AND_MEMORY);
+    command(&mut host, 0, BEFORE_RESET);
+    assert!(host.switch.is_present(port(0)), "nor when the button was pressed before");
+    command(&mut host, 0, BUS_MASTER_AND_MEMORY);
+    command(&mut host, 0, PUT_DOWN);
+    assert!(!host.switch.is_present(port(0)));
+}
+
+#[test]
 fn an_idle_device_is_let_go_some_time_after_the_button() {
     let (mut host, _) = unlit();
     host.switch.device_found(port(0));
