@@ -3,13 +3,13 @@
 
 use super::Managed;
 use manager::records::Tables;
-use manager::types::{AllocationId, Desired, EventKind, EventRecord};
+use manager::types::{AllocationId, AllocationRecord, Desired, EventKind, EventRecord};
 use proxy_core::time::Instant;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-/// By when what is over is being released: after two looks of the manager, and its first warning.
+/// By when what is over is being released: after some looks of the manager.
 const SOON: Duration = Duration::from_millis(500);
 
 /// What is looked at happened so long ago at most.
@@ -26,6 +26,8 @@ pub(super) struct Watched {
     before: Option<AllocationId>,
     /// Since when an allocation has so many milliseconds.
     given: BTreeMap<AllocationId, (Instant, u64)>,
+    /// Since when one is over and lent all the same.
+    over: BTreeMap<AllocationId, Instant>,
 }
 
 impl Watched {
@@ -33,7 +35,7 @@ impl Watched {
     pub(super) fn new(now: Instant, tables: &Tables) -> Self {
         let seen = tables.events().keys().next_back().copied().unwrap_or_default();
         let before = tables.allocations().keys().next_back().copied();
-        Self { since: now, seen, before, given: BTreeMap::new() }
+        Self { since: now, seen, before, given: BTreeMap::new(), over: BTreeMap::new() }
     }
 
     /// Looks at what the manager has done since the last look; what is wrong with it.
@@ -71,19 +73,26 @@ impl Watched {
         }
     }
 
-    /// Something that is over and is not being released.
-    fn overdue(&self, now: Instant, wall_ms: u64, tables: &Tables) -> Option<String> {
-        let is_new = now.saturating_since(self.since) < SOON + super::LEASE_WARNING;
-        if is_new || tables.leased().next().is_none() {
+    /// Something that has been over for some time and is not being released.
+    fn overdue(&mut self, now: Instant, wall_ms: u64, tables: &Tables) -> Option<String> {
+        // Nothing ends sooner after a start than its borrower is warned.
+        if now.saturating_since(self.since) < super::LEASE_WARNING {
             return None;
         }
-        tables.leased().find_map(|allocation| {
-            let until = allocation.lease.as_ref()?.until.as_millis();
-            let late = Duration::from_millis(wall_ms.saturating_sub(until));
-            let stands = tables.bindings_of(allocation.id).any(|b| b.desired == Desired::Bound);
-            let id = allocation.id;
-            (late > SOON && stands).then(|| format!("{id} is lent {late:?} beyond its end"))
-        })
+        let is_over = |allocation: &&AllocationRecord| {
+            let ends = allocation.lease.as_ref().map(|lease| lease.until.as_millis());
+            let mut bindings = tables.bindings_of(allocation.id);
+            ends.is_some_and(|at| at <= wall_ms) && bindings.any(|b| b.desired == Desired::Bound)
+        };
+        let before = std::mem::take(&mut self.over);
+        for AllocationRecord { id, .. } in tables.leased().filter(is_over) {
+            self.over.insert(*id, before.get(id).copied().unwrap_or(now));
+        }
+        let late = |(id, since): (&AllocationId, &Instant)| {
+            let late = now.saturating_since(*since);
+            (late > SOON).then(|| format!("{id} is lent {late:?} beyond its end"))
+        };
+        self.over.iter().find_map(late)
     }
 }
 

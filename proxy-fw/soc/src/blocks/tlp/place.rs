@@ -23,6 +23,10 @@ const POWER_STABLE: Duration = Duration::from_millis(100);
 /// How long a link is held in hot reset at least (PCI Express Base 5.0, section 4.2.6.11).
 const HOT_RESET: Duration = Duration::from_millis(2);
 
+/// How long PERST# is asserted at least, when it ends no power-up: ten times T_PERST (Card
+/// Electromechanical Specification 4.0, section 2.2). Hosts may say both its ends at once.
+const PERST: Duration = Duration::from_millis(1);
+
 /// The largest payload of a TLP that comes in.
 const PAYLOAD: PayloadSize = match MAX_PAYLOAD_OFFERED {
     128 => PayloadSize::Bytes128,
@@ -98,6 +102,8 @@ pub(super) struct Place<B> {
     resetting: bool,
     /// Until when the link is held in hot reset.
     hot_reset: Option<Instant>,
+    /// Until when PERST#, which was asserted, stays so.
+    perst_until: Instant,
     /// What the wires are to say once no TLP is on its way out.
     pub(super) signal: Option<SlotSignal>,
     facing: Facing,
@@ -130,6 +136,7 @@ impl<B: Bus + Copy> Place<B> {
             up: false,
             resetting: false,
             hot_reset: None,
+            perst_until: Instant::ZERO,
             signal: None,
             facing,
         }
@@ -172,14 +179,16 @@ impl<B: Bus + Copy> Place<B> {
         self.hot_reset.is_some() || self.signal.is_some() || powered
     }
 
-    /// Whether the link is held in hot reset: who ends that may not sleep.
+    /// Whether the link is held in hot reset, or PERST# for its time: who ends that may not sleep.
     pub(super) fn holds_reset(&self) -> bool {
-        self.hot_reset.is_some()
+        self.hot_reset.is_some() || self.signal.is_some() && self.sending == 0
     }
 
     /// Does what was to be done by now. Whether the wires were driven, behind the last TLP.
     pub(super) fn time_goes_on(&mut self, now: Instant) -> bool {
-        let signal = if self.sending == 0 { self.signal.take() } else { None };
+        let held =
+            self.signal == Some(SlotSignal::Perst { asserted: false }) && now < self.perst_until;
+        let signal = if self.sending == 0 && !held { self.signal.take() } else { None };
         if let Some(signal) = signal {
             self.drive(signal, now);
         }
@@ -310,6 +319,9 @@ impl<B: Bus + Copy> Place<B> {
                     return;
                 }
                 self.block.control().modify(|control| control.with_perst(asserted));
+                if asserted {
+                    self.perst_until = now + PERST;
+                }
                 self.resetting |= asserted && self.up;
             }
         }

@@ -391,6 +391,23 @@ fn perst_stays_until_it_is_ended() {
 }
 
 #[test]
+fn perst_is_asserted_for_its_time_however_soon_it_is_ended() {
+    let hardware = Hardware::new();
+    let mut port = with_device(&hardware);
+    port.signal(ONE, SlotSignal::Perst { asserted: true });
+    port.signal(ONE, SlotSignal::Perst { asserted: false });
+    assert_eq!(control(&hardware, 0), POWER | PERST);
+    assert!(!port.can_signal(ONE) && port.has_more(), "it is looked at again at once");
+    assert_eq!(port.room(ONE), ClassSet::NONE, "nothing is sent to a device in reset");
+    assert_eq!(port.happening(), None);
+    assert_eq!(control(&hardware, 0), POWER | PERST);
+    time(&hardware, 500);
+    assert_eq!(port.happening(), None);
+    assert_eq!(control(&hardware, 0), POWER);
+    assert!(port.can_signal(ONE) && !port.has_more());
+}
+
+#[test]
 fn wires_of_an_empty_slot_stay_as_they_are() {
     let hardware = Hardware::new();
     let mut port = new_box(&hardware);
