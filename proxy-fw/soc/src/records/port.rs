@@ -112,6 +112,13 @@ impl Place {
         }
     }
 
+    /// Drops what came in and was not taken.
+    fn drop_stored(&mut self) {
+        while let Some(taken) = self.stored.pop() {
+            self.give_back(taken);
+        }
+    }
+
     fn give_back(&mut self, taken: Stored) {
         assert!(self.free.len() < self.buffers.len(), "there are no more buffers");
         self.free.push(taken.buffer);
@@ -302,6 +309,11 @@ impl<M: EthernetMac> RecordPort<M> {
                         Beside::Removed | Beside::RootComplex(false) => *present &= !bit,
                         Beside::Reset(_) => {}
                     }
+                    if ends_all(&what) {
+                        // Nobody is told of it behind what it ends.
+                        place.drop_stored();
+                        *owed |= 1 << (record.at.0 - *first);
+                    }
                     // Not with expect: that takes what turns names into text.
                     let pushed = beside.push_back((record.at, what));
                     assert!(pushed.is_ok(), "there was room");
@@ -343,6 +355,15 @@ impl<M: EthernetMac> RecordPort<M> {
         let at = self.gone.trailing_zeros();
         self.gone &= self.gone.wrapping_sub(1);
         (at < u32::BITS).then_some(SlotWire(at as u8))
+    }
+}
+
+/// Whether what came in before it means nothing any more.
+fn ends_all(what: &Beside) -> bool {
+    match what {
+        Beside::Inserted(_) | Beside::RootComplex(true) => false,
+        Beside::Reset(SlotSignal::Perst { asserted }) => *asserted,
+        Beside::Reset(SlotSignal::HotReset) | Beside::Removed | Beside::RootComplex(false) => true,
     }
 }
 
@@ -427,9 +448,7 @@ impl<M: EthernetMac> PcieSide for RecordPort<M> {
         let said = self.say(at, Body::Beside(Beside::Reset(signal)));
         assert!(said, "there was room");
         let Some(place) = self.place(at) else { return };
-        while let Some(stored) = place.stored.pop() {
-            place.give_back(stored);
-        }
+        place.drop_stored();
         self.owed |= 1 << (at.0 - self.first);
     }
 

@@ -154,6 +154,39 @@ fn what_happens_beside_tlps_arrives_in_order() {
 }
 
 #[test]
+fn what_came_before_a_reset_or_a_removal_is_gone_with_it() {
+    let asserted = SlotSignal::Perst { asserted: true };
+    let ends_it = [
+        Beside::Reset(SlotSignal::HotReset),
+        Beside::Reset(asserted),
+        Beside::Removed,
+        Beside::RootComplex(false),
+    ];
+    for what in ends_it {
+        let (mut card, mut other) = ends(64);
+        for class in Class::ALL {
+            other.send(ONE, &tlp(class, 1));
+            other.send(TWO, &tlp(class, 2));
+        }
+        other.say(ONE, Body::Beside(what.clone()));
+        other.send(ONE, &tlp(Class::Posted, 3));
+        card.look();
+        assert_eq!(card.next(ONE, ClassSet::ALL), Some(&tlp(Class::Posted, 3)[..]), "{what:?}");
+        card.take(ONE);
+        assert_eq!(card.next(ONE, ClassSet::ALL), None, "{what:?}");
+        assert_eq!(card.next(TWO, ClassSet::ALL), Some(&tlp(Class::Posted, 2)[..]), "{what:?}");
+    }
+    let released = SlotSignal::Perst { asserted: false };
+    for what in [Beside::Reset(released), Beside::RootComplex(true)] {
+        let (mut card, mut other) = ends(64);
+        other.send(ONE, &tlp(Class::Posted, 1));
+        other.say(ONE, Body::Beside(what.clone()));
+        card.look();
+        assert_eq!(card.next(ONE, ClassSet::ALL), Some(&tlp(Class::Posted, 1)[..]), "{what:?}");
+    }
+}
+
+#[test]
 fn an_end_that_begins_anew_has_lost_its_devices() {
     let (mut card, mut models) = ends(64);
     let model = Name::try_from("nvme").unwrap();
