@@ -14,14 +14,18 @@ fn story() -> Vec<Entry> {
         (1200, Act::ProxyCrash { node: 0, tables: false }),
         (1200, Act::Release { at_box: 0, slot: 0, force: true }),
         (1800, Act::ProxyCrash { node: 2, tables: false }),
+        (2000, Act::TakeBack { at_box: 0, slot: 1, grace_ms: 150 }),
+        (2100, Act::ClockJump { by_ms: -60_000 }),
+        (2300, Act::Extend { at_box: 0, slot: 0, lease_ms: 2500 }),
         (2400, Act::Replace { at_box: 0, slot: 1, force: false }),
         (2900, Act::Drain { site: Site::Slot { at_box: 0, slot: 0 }, replace: true }),
         (3500, Act::Drain { site: Site::Host { host: 1 }, replace: false }),
         (4000, Act::Drain { site: Site::Path { path: 1 }, replace: false }),
     ];
     let entry = |(id, (at_ms, act))| {
-        let at_once = matches!(act, Act::Release { .. } | Act::Replace { .. });
-        let for_us = if at_once { 0 } else { 200_000 };
+        let lasts =
+            matches!(act, Act::DevicePulled { .. } | Act::ProxyCrash { .. } | Act::Drain { .. });
+        let for_us = if lasts { 200_000 } else { 0 };
         Entry { id, at_us: at_ms * 1000, for_us, act }
     };
     (0..).zip(acts).map(entry).collect()
