@@ -150,10 +150,12 @@ impl HostRole {
     }
 
     /// Sends a message to every device whose port's link is up.
-    pub(super) fn broadcast(&mut self, now: Instant, tlp: &[u8]) {
+    pub(super) fn broadcast(&mut self, now: Instant, tlp: &mut [u8]) {
         for port in self.switch.port_ids() {
             let entry = &mut self.ports[port.get() as usize];
-            if entry.target(None).is_none() || !self.switch.is_link_up(port) {
+            if entry.target(None).is_none()
+                || !self.switch.passes_broadcast(port, tlp, &mut self.to_root)
+            {
                 continue;
             }
             if !entry.pending.broadcasts.push(tlp) {

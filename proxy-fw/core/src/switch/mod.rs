@@ -450,6 +450,25 @@ impl VirtualSwitch {
         cause
     }
 
+    /// Whether a broadcast message leaves by a port, whose link is up. What the port lets nobody have
+    /// is an error of it.
+    pub(crate) fn passes_broadcast(
+        &mut self,
+        port: PortId,
+        tlp: &mut [u8],
+        sink: &mut impl TlpSink,
+    ) -> bool {
+        if !self.is_link_up(port) {
+            return false;
+        }
+        let checked = self.check_egress(Who::Port(port), &Packet::known(&mut *tlp));
+        if let Err(refusal) = checked {
+            self.refuse(refusal, tlp, sink);
+            self.flush(sink);
+        }
+        checked.is_ok()
+    }
+
     /// Checks that a TLP may leave by a port (PCIe 5.0 sections 6.15 and 2.2.10.2).
     fn check_egress(&self, by: Who, packet: &Packet<&mut [u8]>) -> Result<(), Refusal> {
         use tlp_codec::tlp::TlpType::{Cas, FetchAdd, Swap};

@@ -190,6 +190,22 @@ fn a_device_that_takes_nothing_loses_broadcasts_alone_and_they_are_counted() {
 }
 
 #[test]
+fn a_broadcast_leaves_by_no_port_that_blocks_its_prefixes() {
+    let mut world = World::pair();
+    assert!(hand_in(&mut world, &config_write(9, bdf(2, 1), 0x98, 1 << 15)));
+    let mut prefixed = turn_off();
+    prefixed.splice(0..0, [0x91, 0, 0, 1]);
+    assert!(hand_in(&mut world, &prefixed));
+    world.turn();
+    assert_eq!((turn_offs(&world.device), turn_offs(&world.second().device)), (1, 0));
+    let blocked = world.config_read(bdf(2, 1), 0x104).1 >> 25 & 1;
+    assert_eq!(blocked, 1, "TLP Prefix Blocked Error Status");
+    assert!(hand_in(&mut world, &turn_off()));
+    world.turn();
+    assert_eq!((turn_offs(&world.device), turn_offs(&world.second().device)), (2, 1));
+}
+
+#[test]
 fn perst_of_the_host_is_perst_of_the_device() {
     let mut world = World::bound();
     world.host.handle_reset(world.now, ResetKind::Fundamental);
