@@ -57,9 +57,15 @@ fn wait(client: &Client, mut view: ErasureView) -> Result<ErasureView, Failure> 
         // It goes on when a manager that went away is back.
         view = client.get_patiently(&format!("/v1/erasures/{}", view.id))?;
     }
+    ended(view)
+}
+
+/// Only what is erased is done: a device that was taken out or taken as it is meanwhile still has
+/// its data.
+fn ended(view: ErasureView) -> Result<ErasureView, Failure> {
     match view.state {
-        ErasureState::Failed => Err(Failure::Erasure(Box::new(view))),
-        _ => Ok(view),
+        ErasureState::Done => Ok(view),
+        _ => Err(Failure::Erasure(Box::new(view))),
     }
 }
 
@@ -88,6 +94,8 @@ pub(super) fn erase(client: &Client, out: &Output, erase: Erase) -> Result<(), F
     let view: ErasureView = match erase {
         Erase { what: What::Slot(slot), waive, no_wait } => {
             let path = format!("/v1/boxes/{}/slots/{}/erase", slot.box_name(), slot.slot());
+            // What is waived is over with the answer, and not to be erased.
+            let no_wait = no_wait || waive.is_some();
             let view = client.post(&path, &EraseBody { waive }, None)?;
             if no_wait { view } else { wait(client, view)? }
         }
@@ -108,5 +116,26 @@ fn state(erasure: &ErasureView) -> String {
             format!("{} {} %", erasure.state, erasure.permille / 10)
         }
         state => state.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_erased_is_done() {
+        for (state, code) in [("done", None), ("failed", Some(7)), ("owed", Some(7)), ("waived", Some(7))] {
+            let view = serde_json::json!({
+                "id": "erase-7", "slot": "box1/3", "model": "H200", "state": state, "permille": 0,
+                "detail": "taken out", "required": true, "since": "2026-01-01T00:00:00.000Z",
+            });
+            let failure = ended(serde_json::from_value(view).unwrap()).err();
+            assert_eq!(failure.as_ref().map(Failure::exit_code), code, "{state}");
+            if let Some(failure) = failure {
+                let said = format!("erase-7 ended: box1/3 is not erased, but {state}: taken out");
+                assert_eq!(failure.to_string(), said);
+            }
+        }
     }
 }
