@@ -3,7 +3,8 @@
 //!
 //! A token bucket for each: [`BURST`] events at once, then one in [`REFILL`]. What comes beyond is
 //! counted, and told when the bucket has a token again. Events of operations are not counted: an
-//! operation has an end. What belongs to no proxy has no bucket.
+//! operation has an end. Nor is what people and the manager decide: it is not the proxy's noise, and who
+//! borrows has to hear of it. What belongs to no proxy has no bucket.
 
 use crate::types::{EventKind, EventRecord, NodeName};
 use std::collections::BTreeMap;
@@ -55,9 +56,33 @@ struct Inner {
 #[derive(Debug, Default)]
 pub struct Sources(Mutex<Inner>);
 
+/// Whether events of this kind say what was decided about a proxy or what it has, and not what it did.
+/// No proxy can have many of them: each takes a lease, a request, a rollout, or all the time that a
+/// threshold gives. What a host let go of by itself it had been lent by an operation.
+fn is_decided(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::EventsSuppressed
+            | EventKind::LeaseEnding
+            | EventKind::LeaseExtended
+            | EventKind::LeaseOver
+            | EventKind::TakeBackNotice
+            | EventKind::TakeBackForced
+            | EventKind::HostGraceOver
+            | EventKind::HostLetGo
+            | EventKind::Held
+            | EventKind::HoldEnded
+            | EventKind::Replaced
+            | EventKind::NodeForgotten
+            | EventKind::BindingLost
+            | EventKind::FirmwareUpdated
+            | EventKind::FirmwareFailed
+    )
+}
+
 /// Whose event it is, if it counts.
 fn source(event: &EventRecord) -> Option<&NodeName> {
-    if event.operation.is_some() || event.kind == EventKind::EventsSuppressed {
+    if event.operation.is_some() || is_decided(event.kind) {
         return None;
     }
     event.node.as_ref().or_else(|| event.slot.as_ref().map(|slot| slot.box_name()))
@@ -140,6 +165,19 @@ mod tests {
         assert!(told[0].detail.ends_with("number 99") && told[1].detail == "number 7");
         assert!(sources.admit(event("box1", 8), begun + REFILL).is_empty(), "one in a time");
         assert_eq!(sources.suppressed(), 101);
+    }
+
+    #[test]
+    fn what_is_decided_about_a_noisy_one_is_always_told() {
+        let (sources, now) = (Sources::default(), Instant::now());
+        for number in 0..BURST + 1 {
+            sources.admit(event("host1", number), now);
+        }
+        for kind in [EventKind::LeaseEnding, EventKind::HostLetGo, EventKind::Held] {
+            let event = EventRecord { kind, ..event("host1", 1) };
+            assert_eq!(sources.admit(event, now).len(), 1, "{kind}");
+        }
+        assert_eq!(sources.suppressed(), 1);
     }
 
     #[test]
