@@ -66,7 +66,14 @@ fn keep(txn: &mut Txn, operation: &OperationRecord) -> Result<Vec<String>, Probl
         let detail = format!("{detail}. Allocate {slots} again when it has ended");
         return Err(Problem::new(ProblemCode::TooLate, detail).because(reasons));
     }
-    let mut warnings = Vec::new();
+    // What it only waits for was never its own to keep.
+    let named: BTreeSet<BindingId> = operation.steps.iter().map(|step| step.binding).collect();
+    let named = named.iter().filter_map(|id| txn.bindings().get(id));
+    let by_other = |binding: &BindingRecord| {
+        let other = binding.operation.filter(|other| *other != id && binding.desired.is_release());
+        other.map(|other| format!("{} is released by {other}", binding.slot))
+    };
+    let mut warnings: Vec<String> = named.filter_map(by_other).collect();
     for binding in txn.bindings_under(operation) {
         let (desired, heir) = match heir(txn, operation, &binding) {
             Some((heir, desired)) => (desired, Some(heir)),
@@ -120,7 +127,7 @@ fn heir(
     let waits = |other: &&OperationRecord| {
         let step = |step: &Step| {
             step.binding == binding.id
-                && step.name == StepName::UnbindPort
+                && step.name == StepName::UnbindSlot
                 && step.state == StepState::Pending
         };
         other.id != operation.id

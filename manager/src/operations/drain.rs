@@ -183,7 +183,7 @@ fn release(txn: &mut Txn, id: OperationId, bindings: &[BindingRecord], within_ms
             continue;
         }
         let (desired, operation) = (Desired::Released { within_ms }, Some(id));
-        txn.update_binding(BindingRecord { desired, operation, ..binding });
+        progress::ends(txn, BindingRecord { desired, operation, ..binding });
     }
     take_back::gone(txn, id);
 }

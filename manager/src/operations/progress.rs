@@ -154,6 +154,15 @@ pub fn withdrawn(txn: &mut Txn, asked: &BindingRecord, how: &str) {
     step(txn, &binding, StepName::UnbindPort, StepState::Done, Some(how.to_owned()));
 }
 
+/// A binding ends from now on, by the operation that it names. One that was being made again, and is
+/// out of its host at the moment, does not get out of it any more.
+pub(super) fn ends(txn: &mut Txn, binding: BindingRecord) {
+    txn.update_binding(binding.clone());
+    if binding.phase == Phase::Withdrawn {
+        step(txn, &binding, StepName::UnbindPort, StepState::Done, None);
+    }
+}
+
 /// The box has freed the functions, or not; the states are those after it. A binding that was to
 /// end is gone with this, and its device is to be erased where a rule says so. One that still stands gets new epochs, if its device can be lent.
 pub fn freed(
@@ -307,8 +316,9 @@ pub(super) fn roll_back(txn: &mut Txn, id: OperationId, why: Option<BindingId>, 
         step.changed = txn.now();
     }
     for binding in txn.bindings_under(&operation) {
+        let binding = BindingRecord { desired: Desired::Forced, ..binding };
         operation.steps.extend(release_steps(&binding));
-        txn.update_binding(BindingRecord { desired: Desired::Forced, ..binding });
+        txn.update_binding(binding);
     }
     let detail = format!("{id} is undone: {problem}");
     txn.event(EventRecord::new(EventKind::OperationRollingBack, detail).operation(id));

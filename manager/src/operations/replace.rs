@@ -185,5 +185,5 @@ pub fn hand_over(txn: &mut Txn, id: OperationId) {
         None => Desired::Forced,
     };
     let old = txn.bindings()[&old.id].clone();
-    txn.update_binding(BindingRecord { desired, operation: Some(id), ..old });
+    progress::ends(txn, BindingRecord { desired, operation: Some(id), ..old });
 }

@@ -326,11 +326,11 @@ pub(super) fn take_over(
     let mut steps = Vec::new();
     let mut slots = Vec::new();
     for binding in bindings {
-        steps.extend(release_steps(&binding));
         slots.push(binding.slot.clone());
         // `supersede` may have changed it.
         let binding = txn.bindings()[&binding.id].clone();
         if binding.operation.is_some_and(|id| undone(txn, &id)) {
+            steps.extend(release_steps(&binding));
             continue;
         }
         // What goes by force already is not asked any more.
@@ -338,7 +338,9 @@ pub(super) fn take_over(
             Desired::Forced => Desired::Forced,
             _ => mode.into(),
         };
-        txn.update_binding(BindingRecord { desired, operation: Some(operation), ..binding });
+        let binding = BindingRecord { desired, operation: Some(operation), ..binding };
+        steps.extend(release_steps(&binding));
+        txn.update_binding(binding);
     }
     (steps, slots)
 }
@@ -384,11 +386,12 @@ pub(super) fn find(
     }
 }
 
-/// The two steps by which a binding ends.
+/// The two steps by which a binding ends, as it stands. One that is out of its host and still wanted is
+/// being made again, and may be back in it before it ends: see [`progress::ends`].
 pub(super) fn release_steps(binding: &BindingRecord) -> [Step; 2] {
     let port = format!("{} port {}", binding.host, binding.port);
     let mut unbind_port = step(binding, StepName::UnbindPort, port);
-    if binding.phase == Phase::Withdrawn {
+    if binding.phase == Phase::Withdrawn && binding.desired.is_release() {
         unbind_port.state = StepState::Done;
     }
     [unbind_port, step(binding, StepName::UnbindSlot, binding.slot.to_string())]

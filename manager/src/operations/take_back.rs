@@ -210,7 +210,7 @@ pub fn due(txn: &mut Txn, id: OperationId) {
         // `supersede` may have changed it.
         let binding = txn.bindings()[&binding.id].clone();
         let (desired, operation) = (Desired::Released { within_ms }, Some(id));
-        txn.update_binding(BindingRecord { desired, operation, ..binding });
+        progress::ends(txn, BindingRecord { desired, operation, ..binding });
     }
 }
 
@@ -234,7 +234,8 @@ pub fn force(txn: &mut Txn, id: OperationId) {
     let left: Vec<BindingRecord> = bindings(&operation)
         .iter()
         .filter_map(|id| txn.bindings().get(id))
-        .filter(|b| matches!(b.desired, Desired::Released { .. }))
+        // Who has let go has done what it should; the box frees the device when it can.
+        .filter(|b| matches!(b.desired, Desired::Released { .. }) && b.phase != Phase::Withdrawn)
         .cloned()
         .collect();
     go(txn, operation, TakeBackStage::Force);

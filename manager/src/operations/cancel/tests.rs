@@ -2,6 +2,7 @@ use super::super::request::{self, ReleaseMode, ReleaseTarget};
 use super::super::take_back::{Lent, TakeBack};
 use super::*;
 use crate::records::Tables;
+use crate::types::Phase;
 use serde_json::{Value, json};
 
 const NOW: &str = "2026-01-01T00:00:00.000Z";
@@ -54,6 +55,70 @@ fn a_release_that_is_called_back_does_not_keep_a_device_from_a_take_back() {
     assert_eq!(first(&txn), (Desired::Released { within_ms: 3_000 }, Some(taken)));
     take_back::force(&mut txn, taken);
     assert_eq!(first(&txn), (Desired::Forced, Some(taken)));
+}
+
+/// The borrower gives it back in time; only the take-back is called off.
+#[test]
+fn what_another_operation_releases_goes_though_a_take_back_is_called_back() {
+    for is_due in [false, true] {
+        let mut txn = lent();
+        let how = TakeBack { grace_ms: 60_000, within_ms: 3_000, reason: "x".into() };
+        let target = || ReleaseTarget::Binding(BindingId(1));
+        let taken = take_back::take_back(&mut txn, &Lent::One(target()), &how, None).unwrap().id;
+        let orderly = ReleaseMode::Orderly { within_ms: 500 };
+        let given = request::release(&mut txn, target(), orderly, None).unwrap().id;
+        if is_due {
+            take_back::due(&mut txn, taken);
+        }
+        let cancelled = cancel(&mut txn, taken).unwrap();
+        assert_eq!(cancelled.warnings, [format!("box1/1 is released by {given}")]);
+        assert_eq!(first(&txn), (Desired::Released { within_ms: 500 }, Some(given)));
+    }
+}
+
+/// The take-back is told of while it is being made again, and out of its host for that.
+#[test]
+fn a_device_that_was_being_made_again_does_not_get_away_from_a_take_back() {
+    let mut txn = lent();
+    let phase = |txn: &mut Txn, phase: Phase| {
+        let binding = txn.bindings()[&BindingId(1)].clone();
+        txn.update_binding(BindingRecord { phase, ..binding });
+    };
+    let target = || ReleaseTarget::Binding(BindingId(1));
+    let how = TakeBack { grace_ms: 60_000, within_ms: 3_000, reason: "x".into() };
+    phase(&mut txn, Phase::Withdrawn);
+    let taken = take_back::take_back(&mut txn, &Lent::One(target()), &how, None).unwrap().id;
+    let is_out = |txn: &Txn| {
+        let step = &txn.operations()[&taken].steps[0];
+        assert_eq!(step.name, StepName::UnbindPort);
+        step.state
+    };
+    assert_eq!(is_out(&txn), StepState::Pending);
+    for made in [Phase::Reserved, Phase::SlotBound, Phase::Bound, Phase::Configured] {
+        phase(&mut txn, made);
+    }
+    let orderly = ReleaseMode::Orderly { within_ms: 500 };
+    let given = request::release(&mut txn, target(), orderly, None).unwrap().id;
+    take_back::due(&mut txn, taken);
+    cancel(&mut txn, given).unwrap();
+    assert_eq!(first(&txn), (Desired::Released { within_ms: 3_000 }, Some(taken)));
+    assert_eq!(is_out(&txn), StepState::Pending);
+}
+
+/// It is out of its host when its time is over: nobody is asked to let go of it.
+#[test]
+fn a_device_that_is_being_made_again_when_it_is_taken_is_out_already() {
+    let mut txn = lent();
+    let binding = txn.bindings()[&BindingId(1)].clone();
+    txn.update_binding(BindingRecord { phase: Phase::Withdrawn, ..binding });
+    let how = TakeBack { grace_ms: 60_000, within_ms: 3_000, reason: "x".into() };
+    let what = Lent::One(ReleaseTarget::Binding(BindingId(1)));
+    let taken = take_back::take_back(&mut txn, &what, &how, None).unwrap().id;
+    take_back::due(&mut txn, taken);
+    let states: Vec<StepState> = txn.operations()[&taken].steps.iter().map(|s| s.state).collect();
+    assert_eq!(states, [StepState::Done, StepState::Pending]);
+    let problem = cancel(&mut txn, taken).unwrap_err();
+    assert!(problem.detail.contains("host1 port 1 has let go"), "{problem}");
 }
 
 /// It goes by force then, though another operation has begun it.

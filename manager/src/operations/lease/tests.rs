@@ -93,3 +93,18 @@ fn take_back_ids(txn: &Txn) -> Vec<OperationId> {
     let taking = txn.running().filter(|operation| take_back::stage(operation).is_some());
     taking.map(|operation| operation.id).collect()
 }
+
+/// Its box is away, and has not freed it yet.
+#[test]
+fn a_host_that_has_let_go_is_not_said_to_have_kept_it() {
+    let mut txn = lent(Timestamp::from_millis(1_800_000_000_000), true);
+    let decided = over(&txn, Vec::new());
+    do_all(&mut txn, &decided);
+    let taken = take_back_ids(&txn)[0];
+    let binding = txn.bindings_of(ID).next().unwrap().clone();
+    txn.update_binding(BindingRecord { phase: Phase::Withdrawn, ..binding.clone() });
+    take_back::force(&mut txn, taken);
+    assert_eq!(take_back::stage(&txn.operations()[&taken]), Some(TakeBackStage::Force));
+    assert_eq!(txn.bindings_of(ID).next().unwrap().desired, binding.desired);
+    assert!(txn.events().values().all(|event| event.kind != EventKind::TakeBackForced));
+}
