@@ -216,6 +216,11 @@ async fn outdated(manager: &Manager, record: &ErasureRecord, highest: Epoch) {
 
 async fn look(manager: &Manager, hooks: &Semaphore, record: &ErasureRecord) -> Look {
     let Some(program) = &record.rule.hook else { return by_box(manager, record).await };
+    if record.program_runs {
+        // An earlier manager had it at work, and it went with that. While this one waits for its
+        // turn, the device can be taken as it is.
+        note(manager, record, 0, "waits for its turn").await;
+    }
     let turn = hooks.acquire().await.expect("it is never closed");
     match by_program(manager, record, program, turn).await {
         Ok(done) => done,
@@ -380,3 +385,6 @@ async fn ask(
         Err(error) => Look::Waits(format!("waits for box {}: {error}", session.name())),
     }
 }
+
+#[cfg(test)]
+mod tests;
