@@ -106,6 +106,7 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
         let next = next.unwrap_or_else(|reason| Next {
             state: CardState::Failed { reason },
             before: None,
+            before_image: None,
             runs: None,
         });
         record(&manager, &node, next).await;
@@ -119,6 +120,8 @@ struct Next {
     state: CardState,
     /// What ran before.
     before: Option<String>,
+    /// Its image, where the card goes back.
+    before_image: Option<ImageId>,
     /// What runs now.
     runs: Option<String>,
 }
@@ -142,6 +145,7 @@ async fn record(manager: &Manager, node: &NodeName, next: Next) {
         };
         card.state = next.state;
         card.before = next.before.or_else(|| card.before.take());
+        card.before_image = next.before_image.or(card.before_image);
         card.runs = next.runs;
         txn.put_rollout(rollout);
         if let Some((kind, detail)) = event {
@@ -211,6 +215,10 @@ async fn write(
     let running = *status.running();
     let runs = version(&running);
     let recorded = rollout.card(node);
+    if rollout.what == RolloutKind::RollBack && recorded.is_some_and(begins) {
+        let (state, before_image) = (CardState::Writing, Some(running.image.into()));
+        return Ok(Some(Next { state, before: runs, before_image, runs: None }));
+    }
     let is_done = match &rollout.what {
         RolloutKind::Push { image } => running.image == image.id.into(),
         RolloutKind::RollBack => {
@@ -240,7 +248,7 @@ async fn write(
             begin(manager, &card, &image_bytes(manager, image.id)?.bytes, image.id).await?;
             return Err(Stop::Away);
         }
-        return Ok(Some(Next { state: CardState::Updated, runs, before }));
+        return Ok(Some(Next { state: CardState::Updated, before, before_image: None, runs }));
     }
     may_interrupt(&manager.records.snapshot(), rollout, node)?;
     match &rollout.what {
@@ -254,7 +262,12 @@ async fn write(
     }
     let (incarnation, left) = (card.identity().incarnation, ImageId::from(running.image));
     let state = CardState::Restarting { incarnation, left };
-    Ok(Some(Next { state, before, runs: None }))
+    Ok(Some(Next { state, before, before_image: None, runs: None }))
+}
+
+/// Whether it is not recorded yet what a card goes back from.
+fn begins(card: &RolloutCard) -> bool {
+    card.before_image.is_none() && card.before.is_none()
 }
 
 /// Whether a card went back, and restarted before that was recorded here. To go back once more would
@@ -396,7 +409,7 @@ async fn restart(
             false => Err(Stop::Away),
         };
     }
-    Ok(Some(Next { state: CardState::Updated, before: None, runs }))
+    Ok(Some(Next { state: CardState::Updated, before: None, before_image: None, runs }))
 }
 
 /// Why it runs what it should not.

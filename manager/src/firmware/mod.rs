@@ -14,7 +14,8 @@ pub use turns::Turns;
 use crate::manager::Manager;
 use crate::records::{Tables, Topic};
 use crate::types::{
-    CardState, EventKind, EventRecord, NodeName, RolloutCard, RolloutRecord, RolloutState,
+    CardState, EventKind, EventRecord, NodeName, RolloutCard, RolloutKind, RolloutRecord,
+    RolloutState,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -106,8 +107,13 @@ async fn step(manager: &Arc<Manager>, rollout: &RolloutRecord) {
 
 fn begin_wave(record: &mut RolloutRecord, wave: &[NodeName]) {
     let number = record.cards.iter().filter_map(|card| card.wave).max().unwrap_or(0) + 1;
+    let goes_back = record.what == RolloutKind::RollBack;
     for card in record.cards.iter_mut().filter(|card| wave.contains(&card.node)) {
         (card.state, card.wave) = (CardState::Writing, Some(number));
+        if goes_back {
+            // It may have restarted while it waited: what it goes back from is asked when it begins.
+            (card.before, card.before_image) = (None, None);
+        }
     }
 }
 

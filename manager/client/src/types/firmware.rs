@@ -222,7 +222,8 @@ pub struct RolloutCard {
     /// The version that ran before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The image that ran when the rollout began. Rollouts of older managers have none.
+    /// The image that ran when the rollout began or, where cards go back, when the card's turn did.
+    /// Rollouts of older managers have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_image: Option<ImageId>,
     /// The version that runs, when it has ended.

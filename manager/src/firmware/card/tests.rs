@@ -4,7 +4,7 @@ use crate::control::session::Identity;
 use crate::records::Records;
 use crate::store::{Change, Record, Store, StoreError, Table};
 use crate::types::{Role, RolloutId, RolloutState, Timestamp};
-use proxy_core::control::{OperationId, Term};
+use proxy_core::control::{FirmwareSlot, OperationId, Term};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Mutex;
@@ -135,4 +135,47 @@ async fn a_card_that_was_told_to_restart_gets_nothing_new_until_it_is_gone() {
     }
     drop(leaving);
     assert!(!card.is_leaving());
+}
+
+/// It waited for its wave, and its boot loader went to the other image meanwhile.
+#[tokio::test]
+async fn what_a_card_goes_back_from_is_asked_when_its_turn_begins() {
+    let records = Records::open(Arc::new(Taking), Path::new("memory")).unwrap();
+    let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+    let (card, mut queue) = card(&manager);
+    let node = card.name().clone();
+    let slot = |image: u8| SlotFirmware {
+        state: FirmwareState::Healthy,
+        image: ImageId([image; 16]).into(),
+        version: None,
+    };
+    let status = FirmwareStatus {
+        board: "board".try_into().unwrap(),
+        room: 1 << 20,
+        lowest_security: 0,
+        running: FirmwareSlot::B,
+        wanted: FirmwareSlot::B,
+        slots: [slot(1), slot(2)],
+    };
+    let waiting = RolloutCard {
+        node: node.clone(),
+        state: CardState::Waiting,
+        wave: None,
+        before: Some("1.0.0".into()),
+        before_image: Some(ImageId([1; 16])),
+        runs: None,
+    };
+    let mut record = RolloutRecord { cards: vec![waiting], ..rollout() };
+    super::super::begin_wave(&mut record, std::slice::from_ref(&node));
+    manager.records.apply(|txn| txn.put_rollout(record.clone())).await.unwrap();
+    let answers = async {
+        queue.recv().await.unwrap();
+        assert!(card.answered(OperationId(1), Ok(Box::new(Reply::Firmware(status)))));
+    };
+    let (next, ()) = tokio::join!(write(&manager, &record, &node, Instant::now()), answers);
+    let Ok(Some(next)) = next else { panic!("it goes on") };
+    assert_eq!(next.state, CardState::Writing, "it was not told to go back yet");
+    super::record(&manager, &node, next).await;
+    let rollout = manager.records.snapshot().rollout().cloned().unwrap();
+    assert_eq!(rollout.card(&node).unwrap().before_image, Some(ImageId([2; 16])));
 }
