@@ -125,7 +125,9 @@ mod tests {
 
     #[test]
     fn only_what_is_erased_is_done() {
-        for (state, code) in [("done", None), ("failed", Some(7)), ("owed", Some(7)), ("waived", Some(7))] {
+        for (state, code) in
+            [("done", None), ("failed", Some(7)), ("owed", Some(7)), ("waived", Some(7))]
+        {
             let view = serde_json::json!({
                 "id": "erase-7", "slot": "box1/3", "model": "H200", "state": state, "permille": 0,
                 "detail": "taken out", "required": true, "since": "2026-01-01T00:00:00.000Z",

@@ -12,6 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Failures that have to have been seen until the rate is taken from them.
 const ENOUGH_FAILURES: u32 = 5;
 
+/// Milliseconds since the first of them until then: 90 days. Devices that fail together, with their
+/// box or their firmware, say nothing of a year.
+const ENOUGH_TIME_MS: u64 = 90 * 24 * 3_600_000;
+
 /// Milliseconds of a year of 365.25 days.
 const YEAR_MS: f64 = demand::HOURS_OF_A_YEAR * 3_600_000.0;
 
@@ -162,6 +166,15 @@ fn history(tables: &Tables, model: &str) -> Option<(u32, Timestamp)> {
         .reduce(|(one, since), (other, then)| (one.saturating_add(other), since.min(then)))
 }
 
+/// The rate of so many failures, a year and device, when they have been enough for long enough. The
+/// time counts from the first failure on, so that one is none of that time.
+fn seen(failures: u32, since: Timestamp, now: Timestamp, devices: u32) -> Option<f64> {
+    let time = now.as_millis().saturating_sub(since.as_millis());
+    let enough = failures >= ENOUGH_FAILURES && time >= ENOUGH_TIME_MS;
+    let years = f64::from(devices.max(1)) * time as f64 / YEAR_MS;
+    enough.then(|| f64::from(failures - 1) / years)
+}
+
 fn one(
     tables: &Tables,
     config: &SparesConfig,
@@ -173,10 +186,7 @@ fn one(
     let history = history(tables, &model);
     let failures = history.map_or(0, |(failures, _)| failures);
     let given = own.annual_failure_permille.unwrap_or(config.annual_failure_permille);
-    let seen = history.filter(|(failures, _)| *failures >= ENOUGH_FAILURES).map(|(_, since)| {
-        let time = now.as_millis().saturating_sub(since.as_millis()).max(1) as f64;
-        f64::from(failures) / (f64::from(count.total.max(1)) * time / YEAR_MS)
-    });
+    let seen = history.and_then(|(failures, since)| seen(failures, since, now, count.total));
     // What is said of the model itself goes before what was seen of it.
     let (per_year, source) = match (own.annual_failure_permille, seen) {
         (None, Some(rate)) => (rate, RateSource::Seen),
@@ -212,5 +222,22 @@ fn one(
         wanted,
         needed,
         calculation,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_seen_only_after_a_time() {
+        let first = Timestamp::from_millis(1_800_000_000_000);
+        let after = |ms: u64| Timestamp::from_millis(first.as_millis() + ms);
+        let year = YEAR_MS as u64;
+        // A box full of them that fails at once would be a hundred failures a device and year.
+        assert_eq!(seen(8, first, after(3_600_000), 1_000), None);
+        assert_eq!(seen(4, first, after(year), 1_000), None);
+        let rate = seen(41, first, after(year), 1_000).unwrap();
+        assert!((rate - 0.04).abs() < 1e-9, "{rate}");
     }
 }

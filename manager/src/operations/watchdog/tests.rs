@@ -58,7 +58,9 @@ async fn a_replacement_waits_as_long_as_another_operation_asks() {
     let bound = Settings::default().operation_bound;
     let (desired, operation) = (Desired::Released { within_ms: 600_000 }, None);
     txn.update_binding(BindingRecord { desired, operation, ..binding(1) });
-    let step = |name: &str, binding: &str, state: &str| -> Value { json!({ "name": name, "binding": binding, "target": "x", "state": state, "changed": NOW }) };
+    let step = |name: &str, binding: &str, state: &str| -> Value {
+        json!({ "name": name, "binding": binding, "target": "x", "state": state, "changed": NOW })
+    };
     let replacing = json!({
         "id": "op-2", "state": "running", "started": NOW, "warnings": [],
         "steps": [step("bind-slot", "bind-2", "done"), step("unbind-port", "bind-1", "pending")],
