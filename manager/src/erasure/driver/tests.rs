@@ -37,7 +37,7 @@ async fn a_program_that_went_with_an_earlier_manager_does_not_keep_its_device() 
         required: true,
     };
     let begun = manager.records.apply(|txn| {
-        let id = begin(txn, &[rule.clone()], &slot, &[function], None).unwrap();
+        let id = begin(txn, std::slice::from_ref(&rule), &slot, &[function], None).unwrap();
         let record = ErasureRecord::clone(&txn.erasures()[&id]);
         txn.put_erasure(ErasureRecord { program_runs: true, ..record });
         txn.erasures()[&id].clone()
