@@ -135,7 +135,7 @@ mod tests {
             let failure = ended(serde_json::from_value(view).unwrap()).err();
             assert_eq!(failure.as_ref().map(Failure::exit_code), code, "{state}");
             if let Some(failure) = failure {
-                let said = format!("erase-7 ended: box1/3 is not erased, but {state}: taken out");
+                let said = format!("erase-7: box1/3 is not erased ({state}): taken out");
                 assert_eq!(failure.to_string(), said);
             }
         }

@@ -43,7 +43,7 @@ pub enum Failure {
     #[error("{} failed: {}", .0.id, .0.error.as_ref().map_or("no reason given", |e| &e.detail))]
     Operation(Box<OperationRecord>),
     /// An erasure ended otherwise than with the device erased.
-    #[error("{} ended: {} is not erased, but {}: {}", .0.id, .0.slot, .0.state, .0.detail)]
+    #[error("{}: {} is not erased ({}): {}", .0.id, .0.slot, .0.state, .0.detail)]
     Erasure(Box<ErasureView>),
     /// A rollout of firmware failed.
     #[error("{0}")]

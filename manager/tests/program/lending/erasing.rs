@@ -114,7 +114,8 @@ fn what_could_not_be_erased_is_not_lent_until_somebody_says_so() {
     // Once more, under a name of its own; and then as it is.
     let first = asked(&at_box)[0].key.epoch;
     let (code, failed) = manager.failure(&["erase", "box1/1"]);
-    assert!(code == 7 && failed.to_string().contains("erase-2 failed"), "{code}: {failed}");
+    let says = "erase-2: box1/1 is not erased (failed)";
+    assert!(code == 7 && failed.to_string().contains(says), "{code}: {failed}");
     assert_eq!(latest(&manager)["state"], "failed");
     assert!(asked(&at_box).last().unwrap().key.epoch > first);
     let waived = manager.json(&["erase", "box1/1", "--waive", "it is going to the shredder"]);
