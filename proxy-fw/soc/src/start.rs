@@ -20,6 +20,11 @@ use proxy_core::time::Instant;
 /// What waits for what, from the shortest bound to the longest, and how many a card works with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
+    /// A link for an acknowledgement before it sends again, at least and at most: several times before
+    /// it gives up.
+    pub resend: [Duration; 2],
+    /// An end that opens a link, at most, before it tries again.
+    pub open_retry: Duration,
     /// A link for its acknowledgements.
     pub give_up: Duration,
     /// A request for its answer.
@@ -74,8 +79,9 @@ impl Start {
         let tag = if settings.vlan.is_some() { ethernet::TAG } else { 0 };
         let max_frame = mac.max_frame() - ethernet::HEADER - tag;
         let channels = settings.places.into();
-        let give_up = bounds.give_up;
-        let link = LinkConfig { give_up, max_frame, channels, ..LinkConfig::default() };
+        let Bounds { resend: [min_rto, max_rto], open_retry: max_open_retry, give_up, .. } = bounds;
+        let times = LinkConfig { min_rto, max_rto, max_open_retry, give_up, ..Default::default() };
+        let link = LinkConfig { max_frame, channels, ..times };
         Self { settings, bounds, incarnation, link, max_frame }
     }
 
@@ -172,8 +178,14 @@ mod tests {
     fn start(places: u8) -> Start {
         let text = format!("name = card-1\nmanager = 10.0.2.2:7781\nplaces = {places}\n");
         let second = Duration::from_secs(1);
-        let bounds =
-            Bounds { give_up: second, completion: second, completion_timeout: second, peers: 1 };
+        let bounds = Bounds {
+            resend: [second / 100, second / 10],
+            open_retry: second / 10,
+            give_up: second,
+            completion: second,
+            completion_timeout: second,
+            peers: 1,
+        };
         let (mac, _) = WireMac::pair(1, 2, 1);
         Start::new(text.parse().unwrap(), bounds, &mac, 1)
     }

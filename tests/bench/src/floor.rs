@@ -5,7 +5,7 @@ use crate::process::pin;
 use crate::system::{BOX_PROCESSOR, HOST_PROCESSOR};
 use anyhow::{Context, Result};
 use proxy_net::floor::RoundTrips;
-use proxy_net::{Address, MAX_FRAME, Port, Sent, floor};
+use proxy_net::{Address, Port, Sent, floor};
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -209,11 +209,15 @@ fn give(
 }
 
 fn take(port: &mut dyn Port, ends: Ends, stop: &AtomicBool, taken: &AtomicU64) -> Result<()> {
-    let mut store = vec![0; MAX_FRAME];
+    let (length, _) = ends.frame(port.mtu());
+    let mut store = vec![0; length];
     while !stop.load(Ordering::Relaxed) {
         port.receive(&mut |_, frame| {
-            ends.read(frame, &mut store[..frame.len()]);
-            taken.fetch_add(1, Ordering::Release);
+            // The end of a stream before may come yet.
+            if frame.len() == length {
+                ends.read(frame, &mut store);
+                taken.fetch_add(1, Ordering::Release);
+            }
         })?;
     }
     Ok(())
@@ -222,7 +226,7 @@ fn take(port: &mut dyn Port, ends: Ends, stop: &AtomicBool, taken: &AtomicU64) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proxy_net::{Counters, NetError, Origin};
+    use proxy_net::{Counters, MAX_FRAME, NetError, Origin};
     use std::os::fd::BorrowedFd;
 
     /// A port with a place for frames.

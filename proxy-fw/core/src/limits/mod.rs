@@ -189,7 +189,7 @@ pub const OPERATIONS: usize = MAX_SLOTS * MAX_FUNCTIONS;
 pub const SURROUNDINGS: usize = 128;
 
 /// Give-up of a link < synthesised completion < smallest completion timeout, for software
-/// proxies. A card has 10, 20 and 50 ms.
+/// proxies. A card has 10, 30 and 50 ms.
 pub const LINK_GIVE_UP: Duration = Duration::from_secs(1);
 /// Round trip that is assumed before one was measured.
 pub const LINK_INITIAL_RTT: Duration = Duration::from_millis(2);

@@ -208,6 +208,8 @@ impl<R: CardRole> Place<R> {
         let settings =
             format!("name = {number}\nmanager = {a}.{b}.{c}.{d}:{}\nplaces = 2\n", net::PORT);
         let bounds = Bounds {
+            resend: [Duration::from_millis(1), Duration::from_millis(2)],
+            open_retry: Duration::from_millis(4),
             give_up: Duration::from_millis(10),
             completion: Duration::from_millis(30),
             completion_timeout: Duration::from_millis(50),

@@ -26,11 +26,19 @@ static ARENA: Arena<{ 3 << 20 }> = Arena::new();
 
 /// On a network of some microseconds, and with devices whose Completion Timeout is 50 ms.
 const BOUNDS: Bounds = Bounds {
+    // Not below what a program takes that holds acknowledgements back.
+    resend: [Duration::from_millis(1), Duration::from_millis(2)],
+    open_retry: Duration::from_millis(4),
     give_up: Duration::from_millis(10),
     completion: Duration::from_millis(30),
     completion_timeout: Duration::from_millis(50),
     peers: 4,
 };
+
+const _: () = assert!(
+    BOUNDS.resend[1].as_micros() * 4 < BOUNDS.give_up.as_micros(),
+    "it tries several times"
+);
 
 /// TLPs that wait in the card at the root port, and at each slot of sixteen, by class: as many writes of
 /// a device as its share of the packet pool has room for.

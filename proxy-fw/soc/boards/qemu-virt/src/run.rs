@@ -9,6 +9,7 @@ use board_common::stack;
 use core::fmt;
 use core::time::Duration;
 use proxy_core::control::{ResetCause, RoleKind};
+use proxy_core::limits::{LINK_MAX_RTO, LINK_MIN_RTO, LINK_OPEN_RETRY};
 use soc::board::{Board, Windows};
 use soc::card::CardRole;
 use soc::log;
@@ -28,11 +29,18 @@ const PCIE: usize = 1;
 
 /// The emulator stands still whenever its computer has other things to do.
 const BOUNDS: Bounds = Bounds {
+    resend: [LINK_MIN_RTO, LINK_MAX_RTO],
+    open_retry: LINK_OPEN_RETRY,
     give_up: Duration::from_secs(5),
     completion: Duration::from_secs(8),
     completion_timeout: Duration::from_secs(13),
     peers: 4,
 };
+
+const _: () = assert!(
+    BOUNDS.resend[1].as_micros() * 4 < BOUNDS.give_up.as_micros(),
+    "it tries several times"
+);
 
 /// TLPs that wait in the card at the root port, and at each slot of sixteen, by class: as many writes of
 /// a device as its share of the packet pool has room for.
