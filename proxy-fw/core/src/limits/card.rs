@@ -11,6 +11,8 @@ pub(super) const GUARANTEED_SEND: usize = 4;
 pub(super) const SEND_COMPLETIONS: usize = 64;
 pub(super) const SHARED_SEND: usize = 64;
 pub(super) const LINK_WINDOW: usize = 128;
+// Its shortest retransmission timeout is hardly longer, and the code has no room.
+pub(super) const LOSS_TIMER: bool = false;
 pub(super) const HOST_OUTSTANDING: usize = 16;
 pub(super) const HOST_RESERVED: usize = 8;
 pub(super) const DEVICE_OUTSTANDING: usize = 16;

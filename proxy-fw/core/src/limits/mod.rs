@@ -107,6 +107,10 @@ pub const SIDEBAND_QUEUE: usize = 8;
 /// Records in flight on one link, sent and not acknowledged. Further records wait.
 pub const LINK_WINDOW: usize = sizes::LINK_WINDOW;
 
+/// Whether what a later frame has overtaken is lost when its time is over, although nothing more comes
+/// back by then; otherwise that waits for the retransmission timeout.
+pub const LOSS_TIMER: bool = sizes::LOSS_TIMER;
+
 /// Frames with records that one acknowledgement waits for at most.
 pub const ACK_EVERY: u32 = 8;
 

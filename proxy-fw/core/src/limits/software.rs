@@ -14,6 +14,7 @@ pub(super) const GUARANTEED_SEND: usize = 8;
 pub(super) const SEND_COMPLETIONS: usize = 2048;
 pub(super) const SHARED_SEND: usize = 4096;
 pub(super) const LINK_WINDOW: usize = 1024;
+pub(super) const LOSS_TIMER: bool = true;
 pub(super) const HOST_OUTSTANDING: usize = 64;
 pub(super) const HOST_RESERVED: usize = 32;
 pub(super) const DEVICE_OUTSTANDING: usize = 768;

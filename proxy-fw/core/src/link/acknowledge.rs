@@ -5,6 +5,7 @@ use super::sequence::before;
 use super::types::{LinkState, Violation};
 use super::{Fault, Link};
 use crate::control::LinkDownReason;
+use crate::limits::LOSS_TIMER;
 use crate::time::Instant;
 use core::time::Duration;
 use tlp_codec::fabric::{Ack, CloseReason};
@@ -110,6 +111,10 @@ impl Link {
                 if !self.paths[path].is_try(entry.packet) {
                     self.paths[path].congestion.congested(now, entry.last_sent);
                 }
+            } else if LOSS_TIMER {
+                // Nothing more may come back that would have it looked at again.
+                let timeout = &mut self.paths[path].timeout_at;
+                timeout.no_later(entry.last_sent.after_nanos(patience + 1));
             }
         }
     }
@@ -164,6 +169,20 @@ impl Link {
         Some(second_chance.max(entry.first_sent + self.config.give_up))
     }
 
+    /// A retransmission timer has run out: that of what later frames have overtaken by now, or that
+    /// of all that is under way.
+    fn path_is_late(&mut self, now: Instant, path: usize) {
+        let before = self.paths[path].in_flight;
+        if LOSS_TIMER {
+            self.find_losses(now, path, self.flight.next());
+        }
+        if self.paths[path].in_flight == before {
+            self.path_timed_out(now, path);
+        } else {
+            self.restart_timeout(now, path);
+        }
+    }
+
     /// The retransmission timers or the bound of the link.
     pub(super) fn handle_flight_timeout(&mut self, now: Instant) {
         if self.state != LinkState::Up {
@@ -181,7 +200,7 @@ impl Link {
             }
             let entry = &mut self.paths[path];
             if entry.timeout_at.take_due(now) && entry.in_flight > 0 {
-                self.path_timed_out(now, path);
+                self.path_is_late(now, path);
             }
         }
     }
