@@ -16,7 +16,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::ForgetLoss => ("lossy", 4),
         Canary::IgnoreTlpCrc | Canary::IgnoreSplitCrc => ("memory", 10),
         Canary::RefuseLateAck => ("paths", 60),
-        Canary::NothingForClosed => ("release", 60),
+        Canary::NothingForClosed => ("release", 200),
         Canary::IgnoreLimit => ("shares", 4),
         Canary::EndlessTurn => ("shares", 20),
         Canary::IgnorePathSet | Canary::ForgetPath => ("paths", 4),
