@@ -91,7 +91,7 @@ fn the_operator_gets_what_it_asks_for() {
         ("operations called back", 1),
         ("devices taken back", 3),
         ("leases over", 3),
-        ("leases extended", 3),
+        ("leases extended", 1),
     ];
     // It calls something back now and then only.
     check_in(20, "operator", &wanted);
