@@ -146,9 +146,8 @@ impl<const N: usize> Journal<N> {
 
     /// Erases the block that does not have the newest record, to be written next; of two without one, the
     /// one that was not tried last, so that a block that is worn out from the beginning costs no more
-    /// than itself. Whether all of it is
-    /// blank shows in what reads back of the records: one bit that stays 0 costs one place, not the
-    /// block.
+    /// than itself. Whether all of it is blank shows in what reads back of the records: one bit that
+    /// stays 0 costs one place, not the block.
     fn turn<F: NorFlash>(&mut self, flash: &mut F) -> Result<(), F::Error> {
         self.block = 1 - self.holder.unwrap_or(self.block);
         let start = self.address(self.block, 0);

@@ -35,6 +35,20 @@ pub struct Bounds {
     pub peers: usize,
 }
 
+impl Bounds {
+    /// These, if they suit each other: what a board has as a constant does not compile otherwise.
+    ///
+    /// # Panics
+    ///
+    /// When a link would give up before it has tried several times.
+    #[must_use]
+    pub const fn checked(self) -> Self {
+        let [_, longest] = self.resend;
+        assert!(longest.as_micros() * 4 < self.give_up.as_micros(), "it tries several times");
+        self
+    }
+}
+
 /// What a card starts with.
 #[derive(Clone, Debug)]
 pub struct Start {

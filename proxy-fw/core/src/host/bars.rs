@@ -109,8 +109,8 @@ impl Bars {
         }
     }
 
-    /// The function whose memory, or I/O space, has this address: no two overlap, so it is behind the register with
-    /// the next lower one. `None` when each is above it.
+    /// The function whose memory, or I/O space, has this address: no two overlap, so it is behind the
+    /// register with the next lower one. `None` when each is above it.
     pub(super) fn function_at(&self, address: u64, io: bool) -> Option<u8> {
         let mut nearest = None;
         for (own, function) in self.0.iter().zip(0..) {

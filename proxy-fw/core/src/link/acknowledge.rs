@@ -172,15 +172,18 @@ impl Link {
     /// A retransmission timer has run out: that of what later frames have overtaken by now, or that
     /// of all that is under way.
     fn path_is_late(&mut self, now: Instant, path: usize) {
-        let before = self.paths[path].in_flight;
         if LOSS_TIMER {
+            let before = self.paths[path].in_flight;
             self.find_losses(now, path, self.flight.next());
+            if self.paths[path].in_flight != before {
+                return self.restart_timeout(now, path);
+            }
+            if self.paths[path].timeout_at.runs() {
+                // What was overtaken has more time by now: a round trip was longer since.
+                return;
+            }
         }
-        if self.paths[path].in_flight == before {
-            self.path_timed_out(now, path);
-        } else {
-            self.restart_timeout(now, path);
-        }
+        self.path_timed_out(now, path);
     }
 
     /// The retransmission timers or the bound of the link.

@@ -53,9 +53,7 @@ impl Terms {
         epoch: Epoch,
         up: bool,
     ) -> (Share, PathSet) {
-        let place = (at_box as u64) << 9 | (slot as u64) << 1 | u64::from(up);
-        let name = place << BITS | u64::from(epoch.bits());
-        self.draw(name)
+        self.draw(name(at_box, slot, up, epoch.bits()))
     }
 
     fn draw(&self, name: u64) -> (Share, PathSet) {
@@ -74,7 +72,7 @@ impl Terms {
         asked: u32,
         [from, to]: [u64; 2],
     ) -> Option<u64> {
-        let name = ((at_box as u64) << 9 | (slot as u64) << 1) << BITS | u64::from(asked);
+        let name = name(at_box, slot, false, asked);
         let mut random = Random::stream(self.seed, Drawer::Leases, name);
         (to > 0 && random.chance(500_000)).then(|| random.between(from, to))
     }
@@ -82,9 +80,8 @@ impl Terms {
     /// What an operator wishes of the links when it asks the manager for a slot, the `asked`-th time:
     /// the same for both directions.
     pub(crate) fn wished(&self, at_box: usize, slot: usize, asked: u32) -> LinkUse {
-        let place = (at_box as u64) << 9 | (slot as u64) << 1;
         let (Share { weight, limit, guarantee }, PathSet(set)) =
-            self.draw(place << BITS | u64::from(asked));
+            self.draw(name(at_box, slot, false, asked));
         let rate = |rate: u64| (rate > 0).then_some(rate);
         LinkUse {
             paths: (0..8).filter(|path| self.sets && set >> path & 1 == 1).collect(),
@@ -94,6 +91,12 @@ impl Terms {
             guarantee: rate(if limit > 0 { guarantee.min(limit) } else { guarantee }),
         }
     }
+}
+
+/// What the terms of a slot in one direction are drawn by: an epoch, or how often it was asked for.
+fn name(at_box: usize, slot: usize, up: bool, number: u32) -> u64 {
+    let place = (at_box as u64) << 9 | (slot as u64) << 1 | u64::from(up);
+    place << BITS | u64::from(number)
 }
 
 fn share(shares: &Shares, random: &mut Random) -> Share {
