@@ -76,7 +76,7 @@ pub(super) async fn extend(
     let extended = manager.records.change(|txn| {
         let what = ReleaseTarget::Allocation(id);
         if_match.check(|| shown_target(&manager, txn, what))?;
-        lease::extend(txn, id, body.lease_ms, |lease| views::lease_left(&manager, id, lease))
+        lease::extend(txn, id, body.lease_ms, |lease| lease::left(&manager, id, lease))
     });
     let extended = extended.await?;
     let tables = manager.records.snapshot();

@@ -3,11 +3,9 @@
 use crate::control::Session;
 use crate::control::session::RootComplex;
 use crate::manager::Manager;
-use crate::operations::deadlines::Key;
+use crate::operations::lease;
 use crate::records::Tables;
-use crate::types::{
-    AllocationId, AllocationRecord, BindingRecord, DeviceRecord, Lease, NodeRecord, SlotAddress,
-};
+use crate::types::{AllocationRecord, BindingRecord, DeviceRecord, NodeRecord, SlotAddress};
 use manager_client::views::{
     AllocationView, BindingView, BoundFunction, Connection, FactsView, FunctionView, LeaseView,
     NodeView, RootComplexView, SlotView,
@@ -150,12 +148,6 @@ pub(super) fn binding(tables: &Tables, binding: &BindingRecord) -> BindingView {
     }
 }
 
-/// How long an allocation is still lent.
-pub(super) fn lease_left(manager: &Manager, id: AllocationId, lease: &Lease) -> Duration {
-    let deadlines = manager.deadlines.lock().expect("no one panics while holding it");
-    deadlines.left(Key::Lease(id), lease.until, manager.records.wall())
-}
-
 /// From the records.
 pub(super) fn allocation(
     manager: &Manager,
@@ -164,7 +156,7 @@ pub(super) fn allocation(
 ) -> AllocationView {
     let bindings = tables.bindings_of(allocation.id);
     let lease = allocation.lease.as_ref().map(|lease| {
-        let left_ms = lease_left(manager, allocation.id, lease).as_millis() as u64;
+        let left_ms = lease::left(manager, allocation.id, lease).as_millis() as u64;
         LeaseView { until: lease.until, left_ms }
     });
     AllocationView {

@@ -31,6 +31,16 @@ pub fn from_now(now: Timestamp, lease_ms: u64) -> Lease {
     Lease { until, whole_ms: lease_ms, warned: false }
 }
 
+/// How long an allocation is still lent.
+///
+/// # Panics
+///
+/// When somebody panicked who looked at deadlines.
+pub fn left(manager: &Manager, id: AllocationId, lease: &Lease) -> Duration {
+    let deadlines = manager.deadlines.lock().expect("no one panics while holding it");
+    deadlines.left(Key::Lease(id), lease.until, manager.records.wall())
+}
+
 /// Gives an allocation so many milliseconds from now on.
 ///
 /// # Errors

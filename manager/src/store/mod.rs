@@ -284,3 +284,24 @@ impl StoreError {
         Self::Backup { path: path.to_owned(), reason, opens }
     }
 }
+
+#[cfg(test)]
+pub(crate) use taking::Taking;
+
+#[cfg(test)]
+mod taking {
+    use super::{Change, Record, Store, StoreError, Table};
+
+    /// For tests: a store that takes everything, and has nothing.
+    pub(crate) struct Taking;
+
+    impl Store for Taking {
+        fn read(&self, _: Table) -> Result<Vec<Record>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        fn commit(&self, _: &[Change]) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+}

@@ -2,21 +2,8 @@ use super::*;
 use crate::config::Settings;
 use crate::erasure::{begin, request};
 use crate::records::Records;
-use crate::store::{Change, Record, Store, StoreError, Table};
+use crate::store::Taking;
 use crate::types::{EraseRule, SlotAddress};
-
-/// A store that takes everything.
-struct Taking;
-
-impl Store for Taking {
-    fn read(&self, _: Table) -> Result<Vec<Record>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    fn commit(&self, _: &[Change]) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
 
 /// All turns are taken when a manager is back that died with its programs at work.
 #[tokio::test]

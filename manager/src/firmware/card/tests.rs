@@ -2,7 +2,7 @@ use super::*;
 use crate::config::Settings;
 use crate::control::session::Identity;
 use crate::records::Records;
-use crate::store::{Change, Record, Store, StoreError, Table};
+use crate::store::{Change, Record, Store, StoreError, Table, Taking};
 use crate::types::{Role, RolloutId, RolloutState, Timestamp};
 use proxy_core::control::{FirmwareSlot, OperationId, Term};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -33,19 +33,6 @@ impl Store for Failing {
         self.told.lock().unwrap().recv().unwrap();
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         Err(StoreError::io(Path::new("memory"), "written", full))
-    }
-}
-
-/// A store that takes everything.
-struct Taking;
-
-impl Store for Taking {
-    fn read(&self, _: Table) -> Result<Vec<Record>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    fn commit(&self, _: &[Change]) -> Result<(), StoreError> {
-        Ok(())
     }
 }
 

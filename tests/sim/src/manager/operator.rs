@@ -4,7 +4,6 @@
 use super::life::Life;
 use super::{Managed, name};
 use crate::schedule::Site;
-use manager::operations::deadlines::Key;
 use manager::operations::drain::{self, Drain};
 use manager::operations::replace::Replace;
 use manager::operations::take_back::{self, TakeBack};
@@ -12,7 +11,7 @@ use manager::operations::{self, ReleaseMode, ReleaseTarget, choosing, holds, lea
 use manager::planner::PlanRequest;
 use manager::records::Tables;
 use manager::types::{
-    AllocationId, DeviceState, EventKind, Lease, OperationId, OperationKind, OperationRecord,
+    AllocationId, DeviceState, EventKind, OperationId, OperationKind, OperationRecord,
     OperationState, Place, SlotAddress,
 };
 use proxy_core::control::Request;
@@ -204,10 +203,7 @@ impl Managed {
             let Some(binding) = tables.binding_at_slot(&slot) else { return };
             let id = binding.allocation;
             let extended = manager.records.change(|txn| {
-                let deadlines = manager.deadlines.lock().expect("no one panics while holding it");
-                let wall = txn.now();
-                let left = |lease: &Lease| deadlines.left(Key::Lease(id), lease.until, wall);
-                lease::extend(txn, id, lease_ms, left)
+                lease::extend(txn, id, lease_ms, |lease| lease::left(&manager, id, lease))
             });
             let _ = extended.await;
         });
