@@ -384,7 +384,7 @@ impl World {
                 let short = || Tags::may_be_short(of_slot());
                 let other = boxes_from + at_box;
                 let silence = || {
-                    kept || stood_long(lives, [index, other], waits.network, now)
+                    kept || stood_long(lives, [index, other], spells, waits.network, now)
                         || spells.keep(&waits, now, short)
                         || silences.explain(network, &waits, now, (index, other))
                 };

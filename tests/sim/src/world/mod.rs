@@ -37,6 +37,7 @@ use crate::network::{Moved, Network};
 use crate::oracle::binding::Bindings;
 use crate::oracle::blocks::Drives;
 use crate::oracle::counted::Counted;
+use crate::oracle::spells::Spells;
 use crate::oracle::wire::Wire;
 use crate::oracle::{Verdict, Violation, bounds};
 use crate::profile::{Fabric, Profile};
@@ -138,10 +139,18 @@ impl Life {
     }
 }
 
-/// Whether one of two nodes stood still for so much of the time since then that this explains that a
-/// request's time ran out.
-fn stood_long(lives: &[Life], nodes: [usize; 2], since: Instant, now: Instant) -> bool {
+/// Whether one of two nodes stood still, or the device that they are about took nothing, for so much of
+/// the time since then that this explains that a request's time ran out. Neither has to be long enough
+/// by itself: what waited for the one may meet the other.
+fn stood_long(
+    lives: &[Life],
+    nodes: [usize; 2],
+    device: &Spells,
+    since: Instant,
+    now: Instant,
+) -> bool {
     let still: Duration = nodes.map(|node| lives[node].stood_still(since, now)).into_iter().sum();
+    let still = still + device.stuck_for(since, now);
     !still.is_zero() && still >= silence::enough(since, now)
 }
 
