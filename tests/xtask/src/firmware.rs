@@ -94,7 +94,7 @@ fn compile<'a>(
     if recorder == Recorder::With {
         command.args(["--features", "board-qemu-virt/recorder,board-litex/recorder"]);
     }
-    command.arg("--config").arg(without_home(&cargo_home()?));
+    command.arg("--config").arg(own_flags(&cargo_home()?));
     // What is compiled in; the card's settings and the manager say what of it is logged.
     command.env("DEFMT_LOG", "debug");
     if let Some(trusted) = &key.trusted {
@@ -103,14 +103,20 @@ fn compile<'a>(
     run(&mut command).context("the firmware does not build")
 }
 
-/// The setting by which places in the sources of libraries, of which panics tell, are told without
-/// the folder that this computer has them in: shorter, and the same on every computer.
-fn without_home(home: &Path) -> String {
+/// Registers are saved and given back by routines that functions call: a fiftieth less of code. Who
+/// links them is a firmware (`board-common` has them), so this stands with no other program's flags.
+const SAVED: &str = "-Ctarget-feature=+save-restore";
+
+/// The setting of what firmware is compiled with besides what `.cargo/config.toml` says: places in the
+/// sources of libraries, of which panics tell, are told without the folder that this computer has
+/// them in: shorter, and the same on every computer.
+fn own_flags(home: &Path) -> String {
     // A folder of each registry; where libraries are elsewhere, places are told as they are.
     let folders = std::fs::read_dir(home.join("registry").join("src"));
     let folders = folders.into_iter().flatten().flatten().map(|folder| folder.path());
     let flags = folders.map(|folder| format!("--remap-path-prefix={}/=", folder.display()));
-    format!("target.{TARGET}.rustflags={:?}", flags.collect::<Vec<_>>())
+    let flags: Vec<_> = flags.chain([SAVED.to_owned()]).collect();
+    format!("target.{TARGET}.rustflags={flags:?}")
 }
 
 /// Where cargo keeps the sources of libraries (The Cargo Book, "Cargo Home").

@@ -75,6 +75,9 @@ pub(crate) fn check() -> Result<Done> {
     Ok(Done::with(details.join(", ")))
 }
 
+/// How the names begin of routines that save registers for who calls them.
+const SAVES: &str = "__riscv_save_";
+
 /// A program's functions by their addresses.
 struct Program {
     functions: BTreeMap<u32, (String, code::Function)>,
@@ -142,7 +145,24 @@ impl Program {
             numbers.contains(start) && (name.contains("::") || name.starts_with(char::is_uppercase))
         });
         let taken = taken.map(|(start, _)| *start).collect();
-        Ok(Self { functions, places, taken })
+        let mut program = Self { functions, places, taken };
+        program.add_what_is_saved_for_them();
+        Ok(program)
+    }
+
+    /// What a routine takes that saves registers for who calls it (`board-common`, `saved.rs`) is its
+    /// caller's, which gives it back at its end.
+    fn add_what_is_saved_for_them(&mut self) {
+        let routines = self.places.iter().filter(|(name, _)| name.starts_with(SAVES));
+        let routines: BTreeMap<u32, u32> =
+            routines.map(|(_, at)| (*at, self.functions[at].1.frame)).collect();
+        for (_, function) in self.functions.values_mut() {
+            function.calls.retain(|to| {
+                let saved = routines.get(to);
+                function.frame = function.frame.saturating_add(saved.copied().unwrap_or(0));
+                saved.is_none()
+            });
+        }
     }
 
     /// Where the function of that name is: the whole name, or in Rust the last of it.
@@ -277,8 +297,10 @@ mod tests {
             let function = code::Function { frame: *frame, calls, ..code::Function::default() };
             (at * 10, (String::from(*name), function))
         };
+        let names = functions.iter().map(|(name, ..)| *name);
         let functions = (0..).zip(functions).map(function).collect();
-        Program { functions, places: BTreeMap::new(), taken: Vec::new() }
+        let places = (0..).zip(names).map(|(at, name)| (String::from(name), at * 10)).collect();
+        Program { functions, places, taken: Vec::new() }
     }
 
     fn deepest(program: &Program, name: &str) -> u32 {
@@ -289,6 +311,14 @@ mod tests {
     fn the_deepest_way_counts() {
         let calls = program(&[("main", 1, &[1, 2]), ("a", 5, &[]), ("b", 2, &[1])]);
         assert_eq!(deepest(&calls, "main"), 8);
+    }
+
+    #[test]
+    fn what_is_saved_for_a_function_lies_below_all_that_it_calls() {
+        let mut calls =
+            program(&[("main", 4, &[1, 2]), ("__riscv_save_4", 32, &[]), ("a", 5, &[])]);
+        calls.add_what_is_saved_for_them();
+        assert_eq!(deepest(&calls, "main"), 4 + 32 + 5);
     }
 
     /// Each round has its bytes, and the last one calls what lies deepest.

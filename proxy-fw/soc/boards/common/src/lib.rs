@@ -14,5 +14,7 @@ pub mod log;
 pub mod memory;
 #[cfg(target_os = "none")]
 pub mod panic;
+#[cfg(all(target_os = "none", target_arch = "riscv32"))]
+mod saved;
 #[cfg(target_os = "none")]
 pub mod stack;
