@@ -57,7 +57,8 @@ pub(super) struct Channel {
     /// The paths that its TLPs take as long as one of them is usable.
     pub(super) paths: PathSet,
     /// What it may send beside the others.
-    pub(super) turn: Turn,
+    /// Which turn its device has.
+    turn: u8,
     /// The peer has told its limits.
     pub(super) peer_open: bool,
     /// By class.
@@ -84,7 +85,7 @@ impl Channel {
             phase: Phase::Free,
             life: 0,
             paths: PathSet::ALL,
-            turn: Turn::new(Share::EVEN),
+            turn: 0,
             peer_open: false,
             outgoing: Default::default(),
             sideband: Deque::new(),
@@ -144,6 +145,8 @@ impl Channel {
 #[derive(Debug)]
 pub(super) struct Channels {
     list: Box<[Channel]>,
+    /// As many as there may be devices.
+    turns: Box<[Turn]>,
     /// Where the search for a free place goes on, so that closed bindings are remembered long.
     cursor: usize,
     /// The place that was found last: records come in runs of one binding.
@@ -158,6 +161,7 @@ impl Channels {
     pub(super) fn new(count: usize, shared: usize) -> Self {
         Self {
             list: (0..count).map(|_| Channel::free()).collect(),
+            turns: (0..count).map(|_| Turn::new(Share::EVEN)).collect(),
             cursor: 0,
             recent: 0,
             shared: Shared::new(shared),
@@ -167,12 +171,13 @@ impl Channels {
 
     /// Bytes that they allocated.
     pub(super) fn allocated(&self) -> usize {
-        size_of_val(&*self.list)
+        size_of_val(&*self.list) + size_of_val(&*self.turns)
     }
 
     /// The same places, all free and with nothing remembered.
     pub(super) fn cleared(mut self) -> Self {
         self.list.fill_with(Channel::free);
+        self.turns.fill(Turn::new(Share::EVEN));
         self.over.clear();
         Self { shared: self.shared.cleared(), cursor: 0, recent: 0, ..self }
     }
@@ -204,10 +209,33 @@ impl Channels {
         }
         self.cursor = index + 1;
         self.shared.open_one();
+        let turn = self.join_turn(index, key.slot);
         let place = &mut self.list[index];
         let life = place.life.wrapping_add(1);
-        *place = Channel { key: Some(key), phase: Phase::Open, life, ..Channel::free() };
+        *place = Channel { key: Some(key), phase: Phase::Open, life, turn, ..Channel::free() };
         Ok(ChannelId { index: index as u8, life })
+    }
+
+    /// The turn of the device that a place is about to be of: that of its other functions, or its own.
+    fn join_turn(&mut self, index: usize, slot: SlotId) -> u8 {
+        let of_device =
+            |c: &&Channel| c.phase != Phase::Free && c.key.is_some_and(|k| k.slot == slot);
+        let turn = match self.list.iter().find(of_device) {
+            Some(other) => other.turn,
+            None => {
+                let free = self.turns.iter().position(Turn::is_free);
+                let turn = free.expect("there are as many turns as places");
+                self.turns[turn] = Turn::new(Share::EVEN);
+                turn as u8
+            }
+        };
+        self.turns[usize::from(turn)].join(index);
+        turn
+    }
+
+    /// The turn of a place's device.
+    pub(super) fn turn(&mut self, index: usize) -> &mut Turn {
+        &mut self.turns[usize::from(self.list[index].turn)]
     }
 
     /// Gives a place back. Queues and buffers are the caller's to empty first.
@@ -217,6 +245,7 @@ impl Channels {
         let key = place.key.expect("what is open has a name");
         self.shared.close_one();
         self.end_epoch(&key);
+        self.turn(usize::from(id.index)).leave(usize::from(id.index));
         let place = &mut self.list[id.index as usize];
         for account in &mut place.accounts {
             account.close(&mut self.shared);

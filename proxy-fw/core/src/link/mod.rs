@@ -87,7 +87,6 @@ use handshake::{Handshake, PeerLimits};
 use inbox::Inbox;
 use path::Path;
 use send::Outbox;
-use share::Turn;
 use tlp_codec::fabric::{CloseReason, MIN_TLP};
 use tlp_codec::ids::{BindingKey, NodeId, PathId};
 
@@ -277,15 +276,14 @@ impl Link {
         }
     }
 
-    /// Says what a binding may send beside the others: as much as each of them, if nothing is
-    /// said.
+    /// Says what a binding's device may send beside the others, with all its functions: as much as
+    /// each of them, if nothing is said.
     pub fn set_share(&mut self, channel: ChannelId, share: Share) {
-        if let Some(entry) = self.channels.get_mut(channel) {
-            entry.turn = Turn::new(share);
-            let bit = 1 << channel.index;
-            self.out.guaranteed &= !bit;
-            self.out.guaranteed |= if share.guarantee > 0 { bit } else { 0 };
-            self.out.tlps |= bit;
+        if self.channels.get(channel).is_some() {
+            let places = self.channels.turn(usize::from(channel.index)).set(share);
+            self.out.guaranteed &= !places;
+            self.out.guaranteed |= if share.guarantee > 0 { places } else { 0 };
+            self.out.tlps |= places;
         }
     }
 

@@ -1,10 +1,11 @@
 //! Which binding's TLP is next: shares by weight, guaranteed rates, limited rates.
 //!
-//! Bindings take turns. In each turn a binding may send as many bytes as its weight says, and what
+//! Devices take turns. In each turn a device may send as many bytes as its weight says, and what
 //! it sends beyond that it lacks in its next one (deficit round robin, Shreedhar and Varghese,
 //! 1996, with the deficit spent behind instead of saved before, so that no length has to be known
 //! in advance). One that is below its guaranteed rate goes before all turns; one that has reached
-//! its limit waits.
+//! its limit waits. All functions of a device have its turn in common, and send a TLP of each of
+//! them after the other in it.
 
 use super::Link;
 use super::faults::Fault;
@@ -93,9 +94,13 @@ impl Bucket {
 const BY_TURN: usize = 0;
 const BY_GUARANTEE: usize = 1;
 
-/// What a binding may send, and has sent.
+/// What a device may send, and has sent.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
+    /// The places of its functions; of none, whose device is nobody's.
+    places: u64,
+    /// The place that sent last of them.
+    last: u8,
     weight: i32,
     /// What is left of its turn, in bytes.
     left: i32,
@@ -109,12 +114,36 @@ pub(super) struct Turn {
 impl Turn {
     pub(super) fn new(share: Share) -> Self {
         Self {
+            places: 0,
+            last: 0,
             weight: if share.weight == 0 { 1 } else { share.weight as i32 },
             left: 0,
             had: [0; 2],
             limit: Bucket::new(share.limit, LIMIT_SAVED),
             guarantee: Bucket::new(share.guarantee, GUARANTEE_SAVED),
         }
+    }
+
+    /// Whether it is no device's.
+    pub(super) fn is_free(&self) -> bool {
+        self.places == 0
+    }
+
+    /// A place is one of its device's from now on.
+    pub(super) fn join(&mut self, index: usize) {
+        self.places |= 1 << index;
+    }
+
+    /// A place is none of its device's any more. What it has sent is not given back to the others.
+    pub(super) fn leave(&mut self, index: usize) {
+        self.places &= !(1 << index);
+    }
+
+    /// What it may send is another. Returns the places that this is about.
+    pub(super) fn set(&mut self, share: Share) -> u64 {
+        let Self { places, last, .. } = *self;
+        *self = Self { places, last, ..Self::new(share) };
+        places
     }
 }
 
@@ -134,12 +163,10 @@ impl Link {
         while guaranteed != 0 {
             // Where more is guaranteed than there is, all have some of it.
             let index = self.waited_longest(guaranteed, BY_GUARANTEE);
-            if !self.is_limited(now, index)
-                && self.channels.place(index).turn.guarantee.has_some(now)
-            {
+            if !self.is_limited(now, index) && self.channels.turn(index).guarantee.has_some(now) {
                 return Some(index);
             }
-            guaranteed &= !(1 << index);
+            guaranteed &= !self.channels.turn(index).places;
         }
         loop {
             let ready = self.out.tlps & set;
@@ -152,9 +179,9 @@ impl Link {
             if self.is_limited(now, index) {
                 continue;
             }
-            let turn = &mut self.channels.place(index).turn;
-            if self.out.begun & 1 << index == 0 {
-                self.out.begun |= 1 << index;
+            let turn = self.channels.turn(index);
+            if self.out.begun & turn.places == 0 {
+                self.out.begun |= turn.places;
                 turn.left += turn.weight * QUANTUM;
             }
             if turn.left > 0 || self.faulty(Fault::EndlessTurn) {
@@ -164,42 +191,49 @@ impl Link {
         }
     }
 
-    /// Of places, the one whose last turn of this kind is longest ago.
-    fn waited_longest(&mut self, mut set: u64, kind: usize) -> usize {
+    /// Of places, the one whose device's last turn of this kind is longest ago, and which follows the
+    /// one that this sent from last.
+    fn waited_longest(&mut self, set: u64, kind: usize) -> usize {
         let turns = self.out.turns;
         let (mut longest, mut found) = (0, set.trailing_zeros() as usize);
         if set & (set - 1) == 0 {
             return found;
         }
-        while set != 0 {
-            let index = set.trailing_zeros() as usize;
-            set &= set - 1;
-            let waited = turns.wrapping_sub(self.channels.place(index).turn.had[kind]);
+        let mut rest = set;
+        while rest != 0 {
+            let index = rest.trailing_zeros() as usize;
+            let turn = self.channels.turn(index);
+            rest &= !turn.places;
+            let waited = turns.wrapping_sub(turn.had[kind]);
             if waited > longest {
                 (longest, found) = (waited, index);
             }
         }
-        found
+        let turn = self.channels.turn(found);
+        let ready = set & turn.places;
+        let behind = ready & u64::MAX << turn.last << 1;
+        if behind == 0 { ready } else { behind }.trailing_zeros() as usize
     }
 
     /// A place has had its turn.
     fn had_turn(&mut self, index: usize, kind: usize) {
-        self.channels.place(index).turn.had[kind] = self.out.turns;
+        self.channels.turn(index).had[kind] = self.out.turns;
         self.out.turns = self.out.turns.wrapping_add(1);
     }
 
-    /// Whether a binding has reached its limit. It waits then, whatever its turn.
+    /// Whether a device has reached its limit. It waits then, whatever its turn.
     fn is_limited(&mut self, now: Instant, index: usize) -> bool {
-        let limit = &mut self.channels.place(index).turn.limit;
+        let Turn { limit, places, .. } = self.channels.turn(index);
         if limit.rate == 0 || limit.has_some(now) {
             return false;
         }
-        let at = limit.refilled_at();
+        let (at, places) = (limit.refilled_at(), *places);
         if self.faulty(Fault::IgnoreLimit) {
             return false;
         }
         self.share_at.no_later(at);
-        self.out.limited |= 1 << index;
+        self.out.limited |= self.out.tlps & places;
+        self.out.tlps &= !places;
         self.counters.sends_limited += 1;
         // What is left of its turn it may not save up until its limit is another.
         self.leave_turn(index);
@@ -207,18 +241,21 @@ impl Link {
     }
 
     fn end_turn(&mut self, index: usize) {
-        if self.out.begun & 1 << index != 0 {
-            self.out.begun &= !(1 << index);
+        let places = self.channels.turn(index).places;
+        if self.out.begun & places != 0 {
+            self.out.begun &= !places;
             self.had_turn(index, BY_TURN);
         }
     }
 
-    /// A binding has nothing that it may send now.
+    /// A binding has nothing that it may send now. Its device may have others that do.
     fn leave_turn(&mut self, index: usize) {
         self.out.tlps &= !(1 << index);
-        let turn = &mut self.channels.place(index).turn;
-        turn.left = turn.left.min(0);
-        self.end_turn(index);
+        let turn = self.channels.turn(index);
+        if self.out.tlps & turn.places == 0 {
+            turn.left = turn.left.min(0);
+            self.end_turn(index);
+        }
     }
 
     /// Bindings that had reached their limit may send again.
@@ -258,9 +295,11 @@ impl Link {
             outgoing.queue.pop(&mut self.out.slab);
             outgoing.used = outgoing.used.wrapping_add(1);
             let bytes = TLP_OVERHEAD + length;
-            place.turn.left = (place.turn.left - bytes as i32).max(-MOST_OWED);
-            place.turn.limit.take(bytes as u64);
-            place.turn.guarantee.take(bytes as u64);
+            let turn = self.channels.turn(index);
+            turn.last = index as u8;
+            turn.left = (turn.left - bytes as i32).max(-MOST_OWED);
+            turn.limit.take(bytes as u64);
+            turn.guarantee.take(bytes as u64);
             let meta = self.out.slab.meta_mut(buffer);
             meta.records = 1;
             if let Some(stamp) = meta.stamp.take() {

@@ -7,7 +7,7 @@ use crate::link::*;
 use core::time::Duration;
 use std::vec::Vec;
 use tlp_codec::fabric::{MAX_OVERHEAD, TLP_OVERHEAD};
-use tlp_codec::ids::BindingKey;
+use tlp_codec::ids::{BindingKey, SlotFunction};
 use tlp_codec::tlp::Class;
 
 /// Bytes a second of the network in these tests: one frame each turn. A card's are smaller: what
@@ -16,21 +16,32 @@ const RATE: u64 = 100_000_000;
 const FRAME: usize = if cfg!(dxpu_limits = "card") { 1500 } else { 9000 };
 const TURN: Duration = Duration::from_nanos(FRAME as u64 * 1_000_000_000 / RATE);
 
-/// As many bindings as there are shares, towards end 1.
+/// As many bindings as there are shares, each of a device of its own, towards end 1.
 fn bindings(shares: &[Share]) -> (Pair, Vec<BindingKey>) {
+    let of_devices = (1..).zip(shares).map(|(slot, share)| (key(slot, 1), *share));
+    opened(of_devices.collect())
+}
+
+/// These bindings, with these shares, towards end 1.
+fn opened(bindings: Vec<(BindingKey, Share)>) -> (Pair, Vec<BindingKey>) {
     let mut pair = Pair::up_with(LinkConfig { max_frame: FRAME, ..LinkConfig::default() });
-    let keys: Vec<_> = (1..=shares.len() as u8).map(|slot| key(slot, 1)).collect();
-    for key in &keys {
+    for (key, _) in &bindings {
         for end in [1, 0] {
             pair.ends[end].open_channel(*key).unwrap();
         }
     }
     pair.drain_for(Duration::from_millis(5)).unwrap();
-    for (key, share) in keys.iter().zip(shares) {
+    for (key, share) in &bindings {
         let channel = pair.ends[0].channel_of(key).unwrap();
         pair.ends[0].set_share(channel, *share);
     }
-    (pair, keys)
+    (pair, bindings.into_iter().map(|(key, _)| key).collect())
+}
+
+/// A device with two functions in slot 1, and one with one in slot 2.
+fn two_functions_and_another(device: Share, other: Share) -> (Pair, Vec<BindingKey>) {
+    let second = BindingKey { function: SlotFunction::new(1).unwrap(), ..key(1, 1) };
+    opened(std::vec![(key(1, 1), device), (second, device), (key(2, 1), other)])
 }
 
 /// Every binding has always something to send, of `lengths`, and one frame leaves each turn: the
@@ -249,8 +260,46 @@ fn what_is_owed_of_turns_is_bounded() {
     let (mut pair, keys) = bindings(&[share(1, 0, RATE * 8 / 10), Share::EVEN]);
     contend(&mut pair, &keys, &[300, 300], SECOND);
     let channel = pair.ends[0].channel_of(&keys[0]).unwrap();
-    let owed = -pair.ends[0].channels.place(channel.index as usize).turn.left();
+    let owed = -pair.ends[0].channels.turn(channel.index as usize).left();
     assert!((1..=16 * (TLP_BUFFER + TLP_OVERHEAD) as i64).contains(&owed.into()), "{owed}");
+}
+
+#[test]
+fn functions_of_a_device_have_its_weight_together() {
+    let (mut pair, keys) = two_functions_and_another(share(2, 0, 0), share(3, 0, 0));
+    let came = contend(&mut pair, &keys, &[100, 300, 200], SECOND);
+    // One TLP of each after the other.
+    let record = |length: u64| length + TLP_OVERHEAD as u64;
+    about(came[0] * record(300), came[1] * record(100));
+    about(3 * (came[0] + came[1]), 2 * came[2]);
+    full(&came);
+    // Who is alone of them has all of it.
+    let came = contend(&mut pair, &keys[1..], &[300, 200], SECOND);
+    about(3 * came[0], 2 * came[1]);
+}
+
+#[test]
+fn functions_of_a_device_have_its_limit_together() {
+    let (mut pair, keys) = two_functions_and_another(share(200, RATE / 10, 0), Share::EVEN);
+    let came = contend(&mut pair, &keys, &[100; 3], SECOND);
+    about(came[0], RATE / 20);
+    about(came[1], RATE / 20);
+    about(came[2], RATE * 9 / 10);
+    // One that is closed takes no more of it, and the limit stays.
+    for end in [0, 1] {
+        let channel = pair.ends[end].channel_of(&keys[0]).unwrap();
+        pair.ends[end].close_channel(channel);
+    }
+    about(contend(&mut pair, &keys[1..2], &[100], SECOND)[0], RATE / 10);
+}
+
+#[test]
+fn functions_of_a_device_have_its_guarantee_together() {
+    let (mut pair, keys) = two_functions_and_another(share(1, 0, RATE / 2), share(255, 0, 0));
+    let came = contend(&mut pair, &keys, &[300, 300, 100], SECOND);
+    about(came[0], came[1]);
+    about(came[0] + came[1], RATE / 2);
+    full(&came);
 }
 
 /// Two bindings on a path of their own beside a third one on another: frames of both paths leave by
