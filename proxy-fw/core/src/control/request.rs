@@ -109,8 +109,8 @@ pub struct Peer {
     pub mtu: u16,
 }
 
-/// What a binding's TLPs may take of a link beside those of other bindings, in the direction in
-/// which the proxy that gets this sends. Rates are of records: a TLP and 20 bytes.
+/// What a device's TLPs, those of all its functions, may take of a link beside those of other devices,
+/// in the direction in which the proxy that gets this sends. Rates are of records: a TLP and 20 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// How much it gets of what all want: 2 is twice as much as 1. 0 is taken like 1.

@@ -18,9 +18,9 @@ impl Link {
     /// Takes an acknowledgement in.
     pub(super) fn handle_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), Violation> {
         let path = ack.path.get() as usize;
-        let sent_up_to = self.paths.get(path).ok_or(Violation::Acknowledgement)?.next_packet;
+        let sent = self.paths.get(path).is_some_and(|path| path.may_acknowledge(ack.packet));
         let end = ack.next.wrapping_add(ack.sacks.end());
-        if !before(ack.packet, sent_up_to)
+        if !sent
             || !self.flight.may_acknowledge(ack.next)
             || !self.flight.may_acknowledge(end)
             || path >= self.path_count && self.faulty(Fault::RefuseLateAck)
@@ -54,8 +54,8 @@ impl Link {
         if news {
             self.path_heard(now, path, ack.packet);
             // A full list says nothing of what lies behind it.
-            let judged = if ack.sacks.is_full() { end } else { self.flight.next() };
-            self.find_losses(now, path, judged);
+            self.judged = if ack.sacks.is_full() { end } else { self.flight.next() };
+            self.find_losses(now, path);
         }
         Ok(())
     }
@@ -79,15 +79,16 @@ impl Link {
         1 << entry.path
     }
 
-    /// Judges what was sent on `path`, before sequence `end`, by the largest packet number that
-    /// arrived there.
-    fn find_losses(&mut self, now: Instant, path: usize, end: u32) {
+    /// Judges what was sent on `path`, as far as the last acknowledgement tells, by the largest packet
+    /// number that arrived there.
+    fn find_losses(&mut self, now: Instant, path: usize) {
         let Some(largest) = self.paths[path].largest_acked else { return };
+        self.paths[path].loss_at.stop();
         let patience = self.paths[path].rtt.reordering();
         // A frame takes several records with it, one after the other.
         let mut frame = None;
         for sequence in self.flight.sequences() {
-            if !before(sequence, end) {
+            if !before(sequence, self.judged) {
                 break;
             }
             let entry = *self.flight.entry(sequence);
@@ -113,8 +114,8 @@ impl Link {
                 }
             } else if LOSS_TIMER {
                 // Nothing more may come back that would have it looked at again.
-                let timeout = &mut self.paths[path].timeout_at;
-                timeout.no_later(entry.last_sent.after_nanos(patience + 1));
+                let at = entry.last_sent.after_nanos(patience + 1);
+                self.paths[path].loss_at.no_later(at);
             }
         }
     }
@@ -169,21 +170,14 @@ impl Link {
         Some(second_chance.max(entry.first_sent + self.config.give_up))
     }
 
-    /// A retransmission timer has run out: that of what later frames have overtaken by now, or that
-    /// of all that is under way.
-    fn path_is_late(&mut self, now: Instant, path: usize) {
-        if LOSS_TIMER {
-            let before = self.paths[path].in_flight;
-            self.find_losses(now, path, self.flight.next());
-            if self.paths[path].in_flight != before {
-                return self.restart_timeout(now, path);
-            }
-            if self.paths[path].timeout_at.runs() {
-                // What was overtaken has more time by now: a round trip was longer since.
-                return;
-            }
+    /// What later frames have overtaken has had its time, or has more of it by now: a round trip was
+    /// longer since.
+    fn overtaken_is_late(&mut self, now: Instant, path: usize) {
+        let before = self.paths[path].in_flight;
+        self.find_losses(now, path);
+        if self.paths[path].in_flight != before {
+            self.restart_timeout(now, path);
         }
-        self.path_timed_out(now, path);
     }
 
     /// The retransmission timers or the bound of the link.
@@ -196,6 +190,9 @@ impl Link {
             return;
         }
         for path in 0..self.path_count {
+            if LOSS_TIMER && self.paths[path].loss_at.take_due(now) {
+                self.overtaken_is_late(now, path);
+            }
             let entry = &mut self.paths[path];
             // What was under way may have been lost by other signs.
             if entry.doubt_at.take_due(now) && entry.in_flight > 0 {
@@ -203,7 +200,7 @@ impl Link {
             }
             let entry = &mut self.paths[path];
             if entry.timeout_at.take_due(now) && entry.in_flight > 0 {
-                self.path_is_late(now, path);
+                self.path_timed_out(now, path);
             }
         }
     }

@@ -112,6 +112,12 @@ impl Handshake {
         *self.session.get_or_insert((now.as_nanos() >> 10) as u32)
     }
 
+    /// The next try to open is due after a first pause, if not before.
+    fn begin_anew(&mut self, now: Instant, pause: Duration) {
+        self.retry = pause;
+        self.retry_at = self.retry_at.min(now + pause);
+    }
+
     fn new_token(&mut self, now: Instant) -> u64 {
         let (first, token) = match self.tokens {
             None => (now.as_nanos().max(1), now.as_nanos().max(1)),
@@ -178,6 +184,9 @@ impl Link {
             self.begin_paths(now, path.get().into());
             // One for another life would tell it that this end is its peer.
             self.handshake.answer = None;
+        } else {
+            // It is there: if the answer is lost it is not let wait as if it were not.
+            self.handshake.begin_anew(now, self.config.initial_rtt);
         }
         if open.token != 0 {
             let answer = Answer { to: life, asks: !proven, echo: open.token, path };

@@ -84,6 +84,8 @@ pub(super) struct Path {
     /// Retransmission timer, and timeouts in a row.
     pub(super) timeout_at: Timer,
     pub(super) backoff: u32,
+    /// When what later frames have overtaken has had its time.
+    pub(super) loss_at: Timer,
     /// When what is under way here for longest takes another path, too; nothing on a link's only
     /// path.
     pub(super) doubt_at: Timer,
@@ -148,6 +150,7 @@ impl Path {
             congestion: Congestion::new(config.max_frame),
             timeout_at: Timer::STOPPED,
             backoff: 0,
+            loss_at: Timer::STOPPED,
             doubt_at: Timer::STOPPED,
             health: Health::Suspect { since: 0, pause: config.min_rto, tries: 0, lost: false },
             probe_at: Timer::STOPPED,
@@ -222,6 +225,12 @@ impl Path {
         self.unacknowledged = 0;
     }
 
+    /// Whether a frame of that number was sent, as far as numbers tell that repeat.
+    pub(super) fn may_acknowledge(&self, packet: u32) -> bool {
+        let ago = self.next_packet.wrapping_sub(packet);
+        before(packet, self.next_packet) && u64::from(ago) <= self.frames_sent
+    }
+
     /// The peer received `packet` and said so `delay` later; `None`: later than it can tell, which
     /// gives no round trip. Whether that is news.
     pub(super) fn acknowledged(
@@ -266,7 +275,8 @@ impl Path {
 
     /// Starts the timers over, or stops them when nothing is under way here.
     pub(super) fn restart_timeout(&mut self, now: Instant, config: &LinkConfig, several: bool) {
-        self.stop_waiting();
+        self.timeout_at.stop();
+        self.doubt_at.stop();
         if self.in_flight > 0 {
             let timeout = self.timeout(config);
             self.timeout_at.start(now.after_nanos(timeout));
@@ -283,6 +293,7 @@ impl Path {
     pub(super) const fn stop_waiting(&mut self) {
         self.timeout_at.stop();
         self.doubt_at.stop();
+        self.loss_at.stop();
     }
 
     /// What was under way is not any more: nothing is waited for, and what is sent next is waited

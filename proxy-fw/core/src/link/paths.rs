@@ -58,6 +58,7 @@ impl Link {
             for path in before..count {
                 self.paths[path].passes(self.peer_limits.frame);
                 self.suspect(now, path, false);
+                self.paths_to_tell |= 1 << path;
             }
         }
         self.find_reach();
@@ -103,7 +104,9 @@ impl Link {
                 self.suspect(now, path, false);
             }
         }
-        (self.path_changes, self.paths_to_tell) = (0, 0);
+        // Of those that never work nothing else would be heard.
+        let to_tell = PathSet::first(self.path_count).0 & !(1 << proven);
+        (self.path_changes, self.paths_to_tell) = (0, to_tell);
         self.find_reach();
     }
 

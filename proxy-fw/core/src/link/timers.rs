@@ -2,6 +2,7 @@
 
 use super::Link;
 use super::types::LinkState;
+use crate::limits::LOSS_TIMER;
 use crate::time::{Earliest, Instant};
 
 impl Link {
@@ -15,6 +16,9 @@ impl Link {
                 let mut first = Earliest::NONE;
                 for path in self.paths() {
                     first.timer(path.timeout_at);
+                    if LOSS_TIMER {
+                        first.timer(path.loss_at);
+                    }
                     first.timer(path.doubt_at);
                     // What is due waits for room where frames leave, not for time.
                     if !path.ack_now {

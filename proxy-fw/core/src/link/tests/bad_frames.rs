@@ -176,6 +176,7 @@ fn acknowledging_what_was_never_sent_breaks_the_protocol() {
     let wrong = [
         Ack { next: 1000, ..some_ack() },
         Ack { packet: 1000, ..some_ack() },
+        Ack { packet: u32::MAX, ..some_ack() },
         Ack { path: PathId::new(3).unwrap(), ..some_ack() },
     ];
     for ack in wrong {

@@ -637,6 +637,27 @@ fn what_was_overtaken_is_sent_again_after_a_round_trip_or_two_though_nothing_fol
     assert!(pair.both_up());
 }
 
+/// An end that waits long for its peer between its tries, and hears of it, is up soon even when its
+/// answer's answer is lost.
+#[test]
+fn whoever_hears_of_its_peer_tries_to_open_as_often_as_at_the_beginning() {
+    let mut pair = Pair::new(1, Trouble::default(), LinkConfig::default());
+    for _ in 0..900 {
+        drop(pair.frames_from(0));
+        pair.now = pair.now + MS;
+        let now = pair.now;
+        pair.ends[0].handle_timeout(now);
+    }
+    let asks = pair.one_frame(1).unwrap();
+    pair.hand_over(0, &asks).unwrap();
+    let answer = pair.one_frame(0).unwrap();
+    pair.hand_over(1, &answer).unwrap();
+    assert_eq!(pair.ends[1].state(), LinkState::Up);
+    drop(pair.frames_from(1));
+    pair.run_for(5 * LINK_INITIAL_RTT);
+    assert!(pair.both_up());
+}
+
 /// Found by the simulator: a device was pulled while a data write was lost and the interrupt behind
 /// it was stored at the host, which then got the interrupt without the data.
 #[test]

@@ -4,6 +4,7 @@
 mod bad_frames;
 mod behaviour;
 mod chaos;
+mod losses;
 mod must_pass;
 mod network;
 mod oracle;

@@ -219,6 +219,17 @@ fn a_path_is_told_when_it_was_tried() {
 }
 
 #[test]
+fn a_path_that_never_works_is_told_without_being_asked_for() {
+    let mut pair = Pair::new(9, Trouble::default(), paths(2));
+    cut(&mut pair, 1, [true; 2]);
+    pair.ends.iter_mut().for_each(|end| _ = end.open_channel(key(3, 1)).unwrap());
+    pair.run_for(Duration::from_secs(1));
+    assert!(pair.both_up());
+    assert_eq!(pair.ends[0].poll_told_path(), Some((path_id(1), false)));
+    assert_eq!(pair.ends[0].poll_told_path(), None);
+}
+
+#[test]
 fn a_path_that_returns_is_used_again() {
     let (mut pair, key) = two();
     cut(&mut pair, 1, [true; 2]);
