@@ -8,6 +8,7 @@ use crate::control::{
     ControlError, FromProxy, InventoryEntry, OperationId, PathSet, Reply, Request, SlotBinding,
     SlotEntry, SlotState,
 };
+use crate::limits::MAX_FUNCTIONS;
 use crate::time::Instant;
 use heapless::Vec;
 use tlp_codec::ids::{BindingKey, Epoch, SlotId};
@@ -191,11 +192,11 @@ impl BoxRole {
         };
         let reply = match what {
             Page::Table => {
-                let (entries, next) = page(self.slot_entries(), from);
+                let (entries, next) = page(self.slot_places(), from);
                 Reply::Slots { entries, next }
             }
             Page::Inventory => {
-                let (entries, next) = page(self.inventory(), from);
+                let (entries, next) = page(self.inventory_places(), from);
                 Reply::Inventory { entries, next }
             }
             Page::Counters => {
@@ -209,22 +210,31 @@ impl BoxRole {
 
     /// What is in the slots, as configuration space says.
     pub fn inventory(&self) -> impl Iterator<Item = InventoryEntry> {
-        self.slots.iter().flat_map(|slot| {
-            (0..slot.functions.len().max(1)).filter_map(|function| slot.inventory(function))
-        })
+        self.inventory_places().flatten()
+    }
+
+    fn inventory_places(&self) -> impl Iterator<Item = Option<InventoryEntry>> {
+        self.slots.iter().flat_map(|slot| (0..MAX_FUNCTIONS).map(|place| slot.inventory(place)))
     }
 
     /// The slot table: an entry for each function of each slot.
     pub fn slot_entries(&self) -> impl Iterator<Item = SlotEntry> {
+        self.slot_places().flatten()
+    }
+
+    fn slot_places(&self) -> impl Iterator<Item = Option<SlotEntry>> {
         let places = self.slots.iter().flat_map(|slot| {
-            (0..slot.functions.len().max(1)).map(move |function| (slot, function))
+            let count = slot.functions.len().max(1);
+            (0..MAX_FUNCTIONS).map(move |place| (place < count).then_some((slot, place)))
         });
-        places.enumerate().map(|(entry, (slot, index))| {
+        let mut entries = 0..;
+        places.map(move |place| {
+            let (slot, index) = place?;
             let (function, state) = slot.function_state(index);
             let found = slot.functions.get(index);
             let binding = found.and_then(|f| f.binding.as_ref()).map(|b| &b.request);
-            SlotEntry {
-                entry: entry as u16,
+            Some(SlotEntry {
+                entry: entries.next()?,
                 valid: slot.present,
                 used: binding.is_some(),
                 state,
@@ -234,7 +244,7 @@ impl BoxRole {
                 path_set: binding.map_or(PathSet(0), |b| b.path_set),
                 epoch: binding.map_or(slot.highest_epoch(index), |b| b.key.epoch.bits()),
                 windows: binding.map_or(Vec::new(), |b| b.windows.clone()),
-            }
+            })
         })
     }
 }

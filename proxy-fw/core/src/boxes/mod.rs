@@ -206,14 +206,13 @@ impl BoxRole {
     }
 
     /// Error messages of the devices in the slots (PCI Express Base Specification 4.0, section
-    /// 2.2.8.3), with their names: those that there were.
-    pub fn device_errors(&self) -> impl Iterator<Item = (Name, u64)> {
+    /// 2.2.8.3), with their names: places for all that there may be, and those that there were.
+    pub(crate) fn device_errors(&self) -> impl Iterator<Item = Option<(Name, u64)>> {
         self.slots.iter().flat_map(|slot| {
-            let counted = Severity::ALL.into_iter().zip(slot.errors);
-            counted.filter(|(_, count)| *count > 0).map(|(severity, count)| {
+            Severity::ALL.into_iter().zip(slot.errors).map(|(severity, count)| {
                 let mut name = Name::new();
                 write!(name, "slot {}: {} errors", slot.id, severity.name()).expect("it is short");
-                (name, count)
+                (count > 0).then_some((name, count))
             })
         })
     }

@@ -63,7 +63,7 @@ impl HostRole {
 
     fn mapping_page(&self, from: u16) -> Reply {
         let ports = (0..self.ports.len()).map(|i| PortId::new(i as u8).expect("at most 32 ports"));
-        let (entries, next) = page(ports.map(|port| self.mapping_entry(port)), from);
+        let (entries, next) = page(ports.map(|port| Some(self.mapping_entry(port))), from);
         Reply::Mapping { root_complex: self.root_complex, entries, next }
     }
 

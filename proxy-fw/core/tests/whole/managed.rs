@@ -198,6 +198,27 @@ fn a_role_has_no_firmware_and_knows_whose_it_would_obey() {
     assert_eq!(world.ask_box(status()), Err(ControlError::StaleTerm(Term(7))));
 }
 
+/// Pages name places: whatever is in the slots, a page of those behind them begins where it did.
+#[test]
+fn what_is_in_slots_moves_no_entry_of_others_to_another_page() {
+    let entries = |world: &mut World, from| {
+        let Ok(Reply::Inventory { entries, .. }) = world.ask_box(Request::ReadInventory { from })
+        else {
+            panic!("an inventory")
+        };
+        entries.iter().map(|entry| entry.slot).collect::<Vec<_>>()
+    };
+    let mut world = World::new();
+    let empty = (0..40).map(|from| entries(&mut world, from)).collect::<Vec<_>>();
+    world.device = Registers::with_functions(2, true);
+    world.insert();
+    let behind: Vec<_> = (0..40).map(|from| entries(&mut world, from)).collect();
+    assert_eq!(behind[0].iter().filter(|s| **s == slot(1)).count(), 2);
+    let first = empty.iter().position(|page| !page.contains(&slot(1))).unwrap();
+    assert!(!empty[first].is_empty(), "there is another slot");
+    assert_eq!(behind[first + 1..], empty[first + 1..]);
+}
+
 #[test]
 fn error_messages_of_a_device_are_counted_for_its_slot() {
     let mut world = World::bound();
