@@ -149,6 +149,8 @@ impl Nvme {
             if let Ok(namespace) = self.namespace(nsid) {
                 namespace.formatting = false;
                 if good {
+                    // What was lost of what is erased now is nobody's loss any more.
+                    namespace.image.take_loss();
                     namespace.format = (sqe.dword(10) & 0xf) as u8;
                 }
             }

@@ -4,6 +4,7 @@ use super::Nvme;
 use super::command::{Commands, Outcome, SANITIZE, SHUTDOWN, State};
 use super::entry::Sqe;
 use super::image::{Ended, ImageOp};
+use super::io::FLUSH;
 use super::status::Status;
 use crate::endpoint::Port;
 use std::time::Duration;
@@ -83,8 +84,11 @@ impl Nvme {
 
     fn ended(&mut self, port: &mut Port, now: Duration, nsid: usize, (id, result): Ended) {
         if id == SHUTDOWN {
-            if let Err(error) = result {
+            if let Err(error) = self.namespaces[nsid - 1].flushed(result) {
                 self.namespaces[nsid - 1].failed("the flush of a shutdown", &error);
+                // The shutdown is over all the same; there is no other way to say that power takes
+                // something with it (NVM Express 1.4 section 3.1.6).
+                self.registers.set_fatal();
             }
             self.shutdown_flushes -= 1;
             return self.continue_shutdown();
@@ -103,8 +107,13 @@ impl Nvme {
                 self.transferred(index, &sqe, &data, result)
             }
             (error, _) => {
+                let tells_of_loss = matches!(error, None | Some(Status::FLUSH_FAULT));
+                let (result, status) = match sq != 0 && sqe.opcode() == FLUSH && tells_of_loss {
+                    true => (self.namespaces[nsid - 1].flushed(result), Status::FLUSH_FAULT),
+                    false => (result.map(|_| ()), Status::WRITE_FAULT),
+                };
                 if let (Err(error), None) = (result, error) {
-                    command.error = Some(Status::WRITE_FAULT);
+                    command.error = Some(status);
                     self.namespaces[nsid - 1].failed("a flush or zeroing", &error);
                 }
                 if command.outstanding > 0 {

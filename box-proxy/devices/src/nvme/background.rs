@@ -67,6 +67,8 @@ struct Waiting {
     number: u64,
     id: u64,
     op: ImageOp,
+    /// Flushes that had failed by then.
+    failed_flushes: u64,
 }
 
 /// The bytes that a transfer reads or writes: none of what takes long.
@@ -98,6 +100,7 @@ impl Moves {
 struct Running {
     number: u64,
     id: u64,
+    failed_flushes: u64,
     fate: Fate,
     moves: Moves,
     /// Whether the step under way changes what blocks read as.
@@ -111,6 +114,11 @@ struct State {
     slow: VecDeque<Waiting>,
     running: Vec<Running>,
     ended: VecDeque<Ended>,
+    /// Linux tells an open file once that what was written to it could not be stored, and its next
+    /// flush is good: what is lost is known here alone, whoever that flush was for.
+    failed_flushes: u64,
+    /// Of these, how many [`Background::take_loss`] has told of.
+    told_flushes: u64,
     closed: bool,
 }
 
@@ -149,7 +157,8 @@ impl Background {
         }
         state.started += 1;
         let transfers = op.is_transfer();
-        let waiting = Waiting { number: state.started, id, op };
+        let failed_flushes = state.failed_flushes;
+        let waiting = Waiting { number: state.started, id, op, failed_flushes };
         if transfers {
             state.transfers.push_back(waiting);
             self.shared.transfers_changed.notify_one();
@@ -163,6 +172,12 @@ impl Background {
     /// See [`Image::finished`](super::image::Image::finished).
     pub(super) fn finished(&self) -> Option<Ended> {
         self.shared.lock().ended.pop_front()
+    }
+
+    /// See [`Image::take_loss`](super::image::Image::take_loss).
+    pub(super) fn take_loss(&self) -> bool {
+        let state = &mut *self.shared.lock();
+        std::mem::replace(&mut state.told_flushes, state.failed_flushes) != state.failed_flushes
     }
 
     /// Whether a transfer of these bytes would have nothing to wait for: none that it may not be made
@@ -224,6 +239,10 @@ impl Drop for Background {
 
 fn cancelled() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "it was cancelled")
+}
+
+fn lost_beside() -> io::Error {
+    io::Error::other("a flush that was made meanwhile could not store what was written before")
 }
 
 /// Which work a thread does.
@@ -296,6 +315,7 @@ impl Shared {
                 }
                 ImageOp::Flush | ImageOp::Zero { .. } => {
                     let step = |step| match self.begin(number, step) {
+                        true if step == Step::Flush => self.flushed(number, storage.step(step)),
                         true => storage.step(step),
                         false => Err(cancelled()),
                     };
@@ -319,10 +339,10 @@ impl Shared {
             Lane::Transfers => &mut state.transfers,
             Lane::Slow => &mut state.slow,
         };
-        let Waiting { number, id, op } = waiting.remove(place)?;
+        let Waiting { number, id, op, failed_flushes } = waiting.remove(place)?;
         let moves = Moves::new(&op);
-        let writing = moves.writes;
-        state.running.push(Running { number, id, fate: Fate::Wanted, moves, writing });
+        let (fate, writing) = (Fate::Wanted, moves.writes);
+        state.running.push(Running { number, id, failed_flushes, fate, moves, writing });
         Some((number, op))
     }
 
@@ -334,6 +354,19 @@ impl Shared {
         let wanted = running.fate == Fate::Wanted;
         running.writing = wanted && step != Step::Flush;
         wanted
+    }
+
+    /// What comes of a flush step. One that failed is remembered, also if nobody hears of it; and one
+    /// that was good stored nothing of what another one, since the operation was started, could not.
+    fn flushed(&self, number: u64, result: io::Result<()>) -> io::Result<()> {
+        let mut state = self.lock();
+        if result.is_err() {
+            state.failed_flushes += 1;
+            return result;
+        }
+        let running = state.running.iter().find(|running| running.number == number);
+        let since = running.expect("steps are of what runs").failed_flushes;
+        if since == state.failed_flushes { Ok(()) } else { Err(lost_beside()) }
     }
 
     fn end(&self, number: u64, result: io::Result<Vec<u8>>) {
@@ -368,6 +401,7 @@ fn steps(op: &ImageOp) -> impl Iterator<Item = Step> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
 
     const MB: u64 = 1 << 20;
@@ -407,14 +441,19 @@ mod tests {
         }
     }
 
-    fn gated_with_writes() -> (Background, mpsc::Receiver<Step>, mpsc::Sender<()>, Gate) {
+    fn gated_storage() -> (Gated, mpsc::Receiver<Step>, mpsc::Sender<()>, Gate) {
         let (told, steps) = mpsc::channel();
         let (go, may_step) = mpsc::channel();
         let (told_write, writes) = mpsc::channel();
         let (write, may_write) = mpsc::channel();
         let (may_step, may_write) = (Mutex::new(may_step), Mutex::new(may_write));
         let storage = Gated { steps: told, may_step, writes: told_write, may_write };
-        (Background::spawn(storage).unwrap(), steps, go, Gate { writes, write })
+        (storage, steps, go, Gate { writes, write })
+    }
+
+    fn gated_with_writes() -> (Background, mpsc::Receiver<Step>, mpsc::Sender<()>, Gate) {
+        let (storage, steps, go, gate) = gated_storage();
+        (Background::spawn(storage).unwrap(), steps, go, gate)
     }
 
     fn gated() -> (Background, mpsc::Receiver<Step>, mpsc::Sender<()>) {
@@ -588,6 +627,72 @@ mod tests {
         go.send(()).unwrap();
         assert!(matches!(wait(&background), (2, Ok(_))), "the first is not heard of again");
         assert!(background.is_settled());
+    }
+
+    /// Storage whose first flush fails, as Linux tells of lost blocks: once.
+    struct FailsOnce(Gated, AtomicBool);
+
+    impl Storage for FailsOnce {
+        fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.0.read(offset, buf)
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.0.write(offset, data)
+        }
+
+        fn step(&self, step: Step) -> io::Result<()> {
+            self.0.step(step)?;
+            let fails = step == Step::Flush && !self.1.swap(true, Ordering::Relaxed);
+            if fails { Err(io::Error::other("planned")) } else { Ok(()) }
+        }
+    }
+
+    fn failing_once() -> (Background, mpsc::Receiver<Step>, mpsc::Sender<()>) {
+        let (gated, steps, go, _) = gated_storage();
+        (Background::spawn(FailsOnce(gated, AtomicBool::new(false))).unwrap(), steps, go)
+    }
+
+    #[test]
+    fn a_flush_that_failed_and_that_nobody_hears_of_is_not_forgotten() {
+        let give_up: [fn(&Background); 2] =
+            [Background::abandon, |background| background.cancel(1)];
+        for give_up in give_up {
+            let (background, steps, go) = failing_once();
+            background.start(1, ImageOp::Flush).unwrap();
+            steps.recv().unwrap();
+            give_up(&background);
+            while background.finished().is_some() {}
+            go.send(()).unwrap();
+            background.start(2, zero(1)).unwrap();
+            steps.recv().unwrap();
+            go.send(()).unwrap();
+            assert!(matches!(wait(&background), (2, Ok(_))), "it is not durable anyway");
+            background.start(3, ImageOp::Flush).unwrap();
+            steps.recv().unwrap();
+            go.send(()).unwrap();
+            assert!(matches!(wait(&background), (3, Ok(_))));
+            assert_eq!([background.take_loss(), background.take_loss()], [true, false]);
+        }
+    }
+
+    #[test]
+    fn a_flush_that_failed_fails_those_that_were_started_before_it_ended() {
+        let (background, steps, go) = failing_once();
+        let durable_zero = ImageOp::zero(0..MB, Zeroing::Kept, true);
+        for (id, op) in [ImageOp::Flush, durable_zero, ImageOp::Flush].into_iter().enumerate() {
+            background.start(id as u64, op).unwrap();
+        }
+        (0..4).for_each(|_| go.send(()).unwrap());
+        for id in 0..3 {
+            assert!(matches!(wait(&background), (ended, Err(_)) if ended == id), "{id}");
+        }
+        assert!(background.take_loss());
+        assert_eq!(steps.try_iter().count(), 4);
+        background.start(3, ImageOp::Flush).unwrap();
+        go.send(()).unwrap();
+        assert!(matches!(wait(&background), (3, Ok(_))));
+        assert!(!background.take_loss());
     }
 
     #[test]

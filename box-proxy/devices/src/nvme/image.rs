@@ -119,6 +119,13 @@ pub trait Image: Send {
 
     /// Whether nothing that was abandoned can change a block any more.
     fn is_settled(&self) -> bool;
+
+    /// Whether a flush has failed since this was asked last: any, also one that was cancelled or
+    /// abandoned, or with which something else ends. What was written before it may be lost although a
+    /// later flush is good. An image whose flushes do not fail has nothing to say.
+    fn take_loss(&mut self) -> bool {
+        false
+    }
 }
 
 /// An image in memory.
@@ -401,6 +408,10 @@ impl Image for FileImage {
 
     fn is_settled(&self) -> bool {
         self.background.is_settled()
+    }
+
+    fn take_loss(&mut self) -> bool {
+        self.background.take_loss()
     }
 }
 

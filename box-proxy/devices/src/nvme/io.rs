@@ -7,7 +7,7 @@ use super::status::Status;
 use super::{MDTS, Nvme};
 use std::io;
 
-const FLUSH: u8 = 0x00;
+pub(super) const FLUSH: u8 = 0x00;
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
 const COMPARE: u8 = 0x05;

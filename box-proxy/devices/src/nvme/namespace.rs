@@ -105,6 +105,18 @@ impl Namespace {
         Status::WRITE_FAULT
     }
 
+    /// What a host is told of a flush: it is good if no flush before it has failed of which no host was
+    /// told (NVM Express 1.4 section 6.8).
+    pub(super) fn flushed(&mut self, result: io::Result<Vec<u8>>) -> io::Result<()> {
+        let lost = self.image.take_loss();
+        match result {
+            Ok(_) if lost => Err(io::Error::other(
+                "an earlier flush failed, and what was written before it may be lost",
+            )),
+            result => result.map(|_| ()),
+        }
+    }
+
     /// Something failed at the image.
     pub(super) fn failed(&mut self, what: impl Display, error: &io::Error) {
         let number = self.number;

@@ -66,7 +66,8 @@ impl Registers {
 
     /// Whether nothing is lost if power goes now.
     pub(super) fn shut_down_well(&self) -> bool {
-        self.cc & regs::CC_EN == 0 || self.csts & regs::CSTS_SHST == regs::CSTS_SHST_COMPLETE
+        let shutdown = self.csts & (regs::CSTS_SHST | regs::CSTS_CFS);
+        self.cc & regs::CC_EN == 0 || shutdown == regs::CSTS_SHST_COMPLETE
     }
 
     /// Bytes of a host memory page.

@@ -136,6 +136,9 @@ impl Nvme {
         let bytes = namespace.image.size();
         if let Err(error) = &result {
             namespace.failed("the erasing of a sanitize operation", error);
+        } else {
+            // What was lost of what is erased now is nobody's loss any more.
+            namespace.image.take_loss();
         }
         if let State::Running { done, outstanding, failed } = &mut self.sanitize.state {
             *done += bytes;

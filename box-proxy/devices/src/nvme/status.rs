@@ -50,6 +50,9 @@ codes! {
     FEATURE_NOT_SAVEABLE = 1, 0x0d, never;
     FEATURE_NOT_CHANGEABLE = 1, 0x0e, never;
     WRITE_FAULT = 2, 0x80, retry;
+    /// Write Fault of a flush. Asked once more it would be good, and what was written is lost all the
+    /// same: only who writes it again can mend that.
+    FLUSH_FAULT = 2, 0x80, never;
     UNRECOVERED_READ_ERROR = 2, 0x81, retry;
     COMPARE_FAILURE = 2, 0x85, never;
 }

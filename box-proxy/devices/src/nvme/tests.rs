@@ -545,6 +545,8 @@ fn interrupts_are_coalesced_by_number_and_by_time() {
 #[derive(Default)]
 struct Odd {
     failing: bool,
+    /// A flush has failed that nobody has heard of.
+    lost: bool,
     read_only: bool,
     started: VecDeque<u64>,
     polls_left: usize,
@@ -596,6 +598,10 @@ impl Image for Odd {
         let id = self.started.pop_front()?;
         Some((id, self.result().map(|()| Vec::new())))
     }
+
+    fn take_loss(&mut self) -> bool {
+        std::mem::take(&mut self.lost)
+    }
 }
 
 impl Odd {
@@ -614,8 +620,45 @@ fn image_errors_are_media_errors() {
     let read = d.io_sqe(READ, 0, 1, 0, 512, 0);
     assert_eq!(d.io(1, read), Err(Status::UNRECOVERED_READ_ERROR));
     assert_eq!(d.io(1, read.opcode(WRITE)), Err(Status::WRITE_FAULT));
-    assert_eq!(d.io(1, Sqe::nvm(0x00).dword(1, 1)), Err(Status::WRITE_FAULT));
+    assert_eq!(d.io(1, Sqe::nvm(0x00).dword(1, 1)), Err(Status::FLUSH_FAULT));
     assert_eq!(u64_at(&d.log_page(2, 512).unwrap(), 160), 2);
+}
+
+/// Linux' driver asks again by itself for what it may ask again for, and the storage's next answer is
+/// good.
+#[test]
+fn a_flush_that_failed_is_not_to_be_tried_again() {
+    const FLUSH: Sqe = Sqe([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut d = Drive::with_queues(odd(Odd { failing: true, ..Odd::default() }), 1);
+    assert_ne!(d.io(1, FLUSH).unwrap_err().field() & 1 << 14, 0, "DNR");
+    let lost = || odd(Odd { lost: true, ..Odd::default() });
+    let mut d = Drive::with_queues(lost(), 1);
+    let durable = d.io_sqe(WRITE, 0, 1, 0, 512, 0).or_dword(12, 1 << 30);
+    assert_eq!(d.io(1, durable), Ok(0), "its own blocks are stored");
+    assert_eq!(d.io(1, FLUSH), Err(Status::FLUSH_FAULT));
+    assert_eq!(d.io(1, FLUSH), Ok(0), "that was told");
+    for erase in [Sqe::admin(0x80).dword(1, 1), Sqe::admin(0x84).dword(10, 2)] {
+        let mut d = Drive::with_queues(lost(), 1);
+        assert_eq!(d.admin(erase), Ok(0));
+        d.root.pump();
+        assert_eq!(d.io(1, FLUSH), Ok(0), "nothing of it is there any more");
+    }
+}
+
+#[test]
+fn a_shutdown_that_could_not_store_everything_is_a_fatal_status() {
+    for (failing, lost) in [(false, false), (true, false), (false, true)] {
+        let mut d = Drive::with_queues(odd(Odd { failing, lost, ..Odd::default() }), 1);
+        let cc = d.root.read32(d.bar + regs::CC);
+        d.root.write32(d.bar + regs::CC, cc | 1 << 14);
+        d.root.pump();
+        let csts = d.csts();
+        assert_eq!(csts & regs::CSTS_SHST, regs::CSTS_SHST_COMPLETE);
+        assert_eq!(csts & regs::CSTS_CFS != 0, failing || lost);
+        d.disable();
+        d.enable();
+        assert_eq!(d.csts() & regs::CSTS_CFS, 0);
+    }
 }
 
 #[test]
