@@ -303,6 +303,15 @@ impl QueuePair {
         timeout: Duration,
     ) -> Result<Completion, Error> {
         let deadline = f.now() + timeout;
+        self.wait_until(f, id, deadline)
+    }
+
+    fn wait_until<F: PciFunction>(
+        &mut self,
+        f: &mut F,
+        id: CommandId,
+        deadline: Instant,
+    ) -> Result<Completion, Error> {
         loop {
             self.poll(f)?;
             if let Some(completion) = self.take(id) {
@@ -324,16 +333,18 @@ impl QueuePair {
         Error::Timeout { opcode, waited: now.saturating_duration_since(since) }
     }
 
-    /// Waits until no command is in flight; completions are thrown away.
+    /// Waits until no command is in flight; completions are thrown away. All of them together have that
+    /// time: where one is lost, the others mostly are, too.
     ///
     /// # Errors
     ///
     /// [`Error::Timeout`] for the first command that did not complete.
     pub fn drain<F: PciFunction>(&mut self, f: &mut F, timeout: Duration) -> Result<(), Error> {
+        let deadline = f.now() + timeout;
         let mut first_error = None;
         for id in 0..self.slots.len() as u16 {
             if matches!(self.slots[usize::from(id)].entry, Entry::InFlight { .. } | Entry::Done(_))
-                && let Err(error) = self.wait(f, CommandId(id), timeout)
+                && let Err(error) = self.wait_until(f, CommandId(id), deadline)
             {
                 first_error.get_or_insert(error);
             }

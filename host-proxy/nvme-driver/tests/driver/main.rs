@@ -120,6 +120,22 @@ fn a_lost_command_times_out_and_a_reset_recovers() {
     assert_eq!(queue.in_use(), 0);
 }
 
+/// The others in flight are not each waited for as long.
+#[test]
+fn a_drive_that_answers_no_more_holds_a_stream_up_for_two_timeouts_at_most() {
+    let mut mock = Mock::new(4096);
+    let mut controller = attach(&mut mock);
+    let namespace = controller.namespace(&mut mock, 1).unwrap();
+    let mut stream = BlockStream::open(&mut mock, &mut controller, namespace, 8, 4096).unwrap();
+    mock.faults.swallow = Some(1);
+    let (data, began) = (pattern(100_000), mock.now());
+    let error = stream.write(&mut mock, 0, &mut data.as_slice(), None, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    let longest = 2 * controller.config().command_timeout + Duration::from_secs(1);
+    let took = mock.now() - began;
+    assert!(took <= longest, "{took:?}");
+}
+
 #[test]
 fn a_full_queue_and_a_lack_of_queues_are_told() {
     let mut mock = Mock::new(64);
