@@ -176,6 +176,14 @@ impl Outstanding {
         }
     }
 
+    /// Ends an access to which no reply can come any more.
+    pub(super) fn give_up(&mut self) -> Option<DmaToken> {
+        let token = self.asked.first()?.token;
+        self.asked.retain(|asked| asked.token != token);
+        self.cut.retain(|cut| cut.token != token);
+        Some(token)
+    }
+
     /// A piece of an access is done. The first error is the whole's.
     fn piece_answered(
         &mut self,

@@ -277,7 +277,6 @@ impl Session {
                 Received::Closed { .. } => {
                     // The client goes, as its main socket will say, or does without DMA messages.
                     self.twin_open = false;
-                    return None;
                 }
                 Received::BadSize(size) => {
                     self.gone = Some(Gone::BadSize(size));
@@ -292,7 +291,10 @@ impl Session {
                 return None;
             }
         }
-        None
+        self.twin.as_ref()?;
+        // Whoever waits for these replies would wait for as long as the client is there.
+        let token = self.dma.give_up()?;
+        Some(Step::DmaDone { token, result: Err(Errno::PIPE) })
     }
 
     fn dma_reply(&mut self, state: &mut State, message: Message) -> Option<Step> {

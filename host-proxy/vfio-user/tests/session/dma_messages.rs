@@ -276,6 +276,23 @@ fn the_twin_is_closed_or_broken() {
     assert_eq!(bench.server.waits_on().count(), 1);
     assert_eq!(bench.errno(GET_INFO, &info(0), &[]), 0, "the client does without");
 
+    // What it has not answered ends, also if it is in pieces.
+    bench.reconnect();
+    let small = TWIN.replace("{\"max_msg", "{\"max_data_xfer_size\":64,\"max_msg");
+    let socket = UnixStream::from(bench.greet(&small).fds.pop().unwrap());
+    let asked = [bench.server.dma_write(0, &[1]), bench.server.dma_read(0, 100)];
+    let (answered, asked) = (bench.server.dma_read(8, 1).unwrap(), asked.map(Result::unwrap));
+    let id = std::iter::from_fn(|| receive(&socket)).last().unwrap().id;
+    send_raw(&socket, &message(id, DMA_READ, REPLY, &head(8, 1).and(&[3]).0), &[]);
+    drop(socket);
+    assert_eq!(bench.poll(), Some(Said::DmaDone(answered, Ok(vec![3]))));
+    for token in asked {
+        assert_eq!(bench.poll(), Some(Said::DmaDone(token, Err(Errno::PIPE))));
+    }
+    assert_eq!(bench.poll(), None);
+    assert_eq!(bench.server.waits_on().count(), 1);
+    assert_eq!(bench.errno(GET_INFO, &info(0), &[]), 0);
+
     bench.reconnect();
     let socket = twin(&mut bench);
     let mut broken = message(1, DMA_READ, REPLY, &[]);
