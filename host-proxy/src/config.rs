@@ -1,10 +1,12 @@
 //! What `host-proxy` is told.
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use proxy_core::limits::MAX_PORTS;
 use proxy_core::switch::Placeholder;
 use proxy_daemon::config::{Common, PROXY_TABLE, Said, read_file};
 use serde::Deserialize;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -110,12 +112,10 @@ struct SaidHost {
     #[serde(default)]
     placeholders: Vec<Reserve>,
     /// Take a root complex at this Unix socket
-    #[arg(
-        long, value_name = "SOCKET", env = "DXPU_TLP_SOCKET", conflicts_with_all = ["model_host", "vm"]
-    )]
+    #[arg(long, value_name = "SOCKET", env = "DXPU_TLP_SOCKET")]
     tlp_socket: Option<PathBuf>,
     /// Be a virtual machine's adapter, at this vfio-user socket
-    #[arg(long, value_name = "SOCKET", env = "DXPU_VM_SOCKET", conflicts_with = "model_host")]
+    #[arg(long, value_name = "SOCKET", env = "DXPU_VM_SOCKET")]
     vm: Option<PathBuf>,
     /// How interrupts reach the machine [default: memory-writes]
     #[arg(long, value_name = "HOW", env = "DXPU_VM_INTERRUPTS", value_enum)]
@@ -301,6 +301,28 @@ pub struct Config {
 }
 
 impl Cli {
+    /// What this program was told. What cannot be read ends it.
+    pub fn from_args() -> Self {
+        Self::read(Self::command(), std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    /// A root complex that a flag names outweighs another one that the environment names.
+    fn read(
+        command: clap::Command,
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        let matches = command.try_get_matches_from(args)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        let SaidHost { model_host, tlp_socket, vm, .. } = &mut cli.host;
+        let fronts = [("model_host", model_host), ("tlp_socket", tlp_socket), ("vm", vm)]
+            .map(|(id, said)| (matches.value_source(id) == Some(ValueSource::CommandLine), said));
+        if fronts.iter().any(|(by_flag, _)| *by_flag) {
+            let others = fronts.into_iter().filter(|(by_flag, _)| !by_flag);
+            others.for_each(|(_, said)| *said = None);
+        }
+        Ok(cli)
+    }
+
     /// Reads the file and puts all together.
     ///
     /// # Errors
@@ -342,7 +364,9 @@ fn front(said: SaidHost, file: SaidHost) -> Result<Front, String> {
         (None, None, None) => Err("no root complex: give --model-host SOCKET, --vm SOCKET or \
                                    --tlp-socket SOCKET"
             .into()),
-        _ => Err("model-host, vm and tlp-socket: there can be one root complex".into()),
+        _ => Err("model-host, vm and tlp-socket: there can be one root complex; give one of them \
+                  (in the environment: DXPU_MODEL_HOST_LISTEN, DXPU_VM_SOCKET, DXPU_TLP_SOCKET)"
+            .into()),
     }
 }
 
@@ -391,7 +415,12 @@ mod tests {
     use proxy_daemon::config::file_in_help;
 
     fn parse(args: &[&str]) -> Result<Config, String> {
-        Cli::try_parse_from([&["host-proxy"], args].concat()).map_err(|e| e.to_string())?.check()
+        parse_as(Cli::command(), args)
+    }
+
+    fn parse_as(command: clap::Command, args: &[&str]) -> Result<Config, String> {
+        let cli = Cli::read(command, [&["host-proxy"], args].concat());
+        cli.map_err(|e| e.to_string())?.check()
     }
 
     #[test]
@@ -400,6 +429,23 @@ mod tests {
         assert!(parse(&["--model-host", "a", "--tlp-socket", "b"]).is_err());
         let config = parse(&["--tlp-socket", "b", "--ports", "32"]).unwrap();
         assert_eq!((config.front, config.ports), (Front::Socket("b".into()), 32));
+    }
+
+    #[test]
+    fn a_flag_outweighs_another_front_end_of_the_environment() {
+        // A variable that is always there stands for DXPU_VM_SOCKET.
+        let path = std::env::var("PATH").unwrap();
+        let command = || Cli::command().mut_arg("vm", |arg| arg.env("PATH"));
+        let front = |args: &[&str]| parse_as(command(), args).map(|config| config.front);
+        assert!(matches!(front(&[]), Ok(Front::Vm { socket, .. }) if socket == Path::new(&path)));
+        assert_eq!(front(&["--tlp-socket", "b"]), Ok(Front::Socket("b".into())));
+        assert!(matches!(front(&["--model-host", "a"]), Ok(Front::Model { .. })));
+        assert!(
+            matches!(front(&["--vm", "c"]), Ok(Front::Vm { socket, .. }) if socket == Path::new("c"))
+        );
+        let command = command().mut_arg("tlp_socket", |arg| arg.env("PATH"));
+        let error = parse_as(command, &[]).unwrap_err();
+        assert!(error.contains("one root complex") && error.contains("DXPU_VM_SOCKET"), "{error}");
     }
 
     #[test]
@@ -417,7 +463,7 @@ mod tests {
             (["--vm-buses", "7"], "32 to 256"),
             (["--vm-payload", "1000"], "128 to 4096"),
             (["--vm-interrupts", "x"], "memory-writes"),
-            (["--tlp-socket", "b"], "cannot be used"),
+            (["--tlp-socket", "b"], "one root complex"),
         ] {
             let error = parse(&[&["--vm", "a"], &wrong[..]].concat()).unwrap_err();
             assert!(error.contains(named), "{wrong:?}: {error}");
