@@ -334,7 +334,8 @@ impl Adapter {
 
     /// Whether a TLP from below can be taken. While an access is in hand more is taken than
     /// otherwise: its answer comes behind what devices sent before, and a machine may take no
-    /// messages until it has that answer.
+    /// messages until it has that answer. For that reason the answer waits for no write that goes by
+    /// message, and passes it.
     pub fn has_room(&self) -> bool {
         let waits = self.access.is_some();
         let reads = if waits { READS_BEHIND } else { READS };
