@@ -103,6 +103,8 @@ struct Running {
     failed_flushes: u64,
     fate: Fate,
     moves: Moves,
+    /// Bytes that are still to be zeroed.
+    left: u64,
     /// Whether the step under way changes what blocks read as.
     writing: bool,
 }
@@ -172,6 +174,15 @@ impl Background {
     /// See [`Image::finished`](super::image::Image::finished).
     pub(super) fn finished(&self) -> Option<Ended> {
         self.shared.lock().ended.pop_front()
+    }
+
+    /// See [`Image::left`](super::image::Image::left).
+    pub(super) fn left(&self, id: u64) -> u64 {
+        let state = self.shared.lock();
+        let waiting = state.slow.iter().filter(|waiting| waiting.id == id);
+        let heard_of = |running: &&Running| running.id == id && running.fate != Fate::Abandoned;
+        let running = state.running.iter().filter(heard_of).map(|running| running.left);
+        waiting.map(|waiting| waiting.op.zeroes()).chain(running).sum()
     }
 
     /// See [`Image::take_loss`](super::image::Image::take_loss).
@@ -316,7 +327,7 @@ impl Shared {
                 ImageOp::Flush | ImageOp::Zero { .. } => {
                     let step = |step| match self.begin(number, step) {
                         true if step == Step::Flush => self.flushed(number, storage.step(step)),
-                        true => storage.step(step),
+                        true => storage.step(step).map(|()| self.stepped(number, step)),
                         false => Err(cancelled()),
                     };
                     steps(&op).try_for_each(step).map(|()| Vec::new())
@@ -341,8 +352,8 @@ impl Shared {
         };
         let Waiting { number, id, op, failed_flushes } = waiting.remove(place)?;
         let moves = Moves::new(&op);
-        let (fate, writing) = (Fate::Wanted, moves.writes);
-        state.running.push(Running { number, id, failed_flushes, fate, moves, writing });
+        let (fate, writing, left) = (Fate::Wanted, moves.writes, op.zeroes());
+        state.running.push(Running { number, id, failed_flushes, fate, moves, left, writing });
         Some((number, op))
     }
 
@@ -354,6 +365,15 @@ impl Shared {
         let wanted = running.fate == Fate::Wanted;
         running.writing = wanted && step != Step::Flush;
         wanted
+    }
+
+    /// A step that zeros is done.
+    fn stepped(&self, number: u64, step: Step) {
+        let mut state = self.lock();
+        let running = state.running.iter_mut().find(|running| running.number == number);
+        if let (Some(running), Step::Zero { len, .. }) = (running, step) {
+            running.left -= len;
+        }
     }
 
     /// What comes of a flush step. One that failed is remembered, also if nobody hears of it; and one

@@ -60,6 +60,16 @@ impl ImageOp {
         matches!(self, Self::Read { .. } | Self::Write { .. })
     }
 
+    /// How many bytes it zeros.
+    pub(super) fn zeroes(&self) -> u64 {
+        match self {
+            Self::Zero { extents, .. } => {
+                extents.iter().map(|extent| extent.end - extent.start).sum()
+            }
+            Self::Read { .. } | Self::Write { .. } | Self::Flush => 0,
+        }
+    }
+
     /// Zeros one range of bytes.
     pub fn zero(extent: Range<u64>, how: Zeroing, flush: bool) -> Self {
         Self::Zero { extents: std::iter::once(extent).collect(), how, flush }
@@ -119,6 +129,12 @@ pub trait Image: Send {
 
     /// Whether nothing that was abandoned can change a block any more.
     fn is_settled(&self) -> bool;
+
+    /// Bytes that what was started under that identifier has still to zero: of what has ended, or is not
+    /// done bit by bit, none.
+    fn left(&self, _id: u64) -> u64 {
+        0
+    }
 
     /// Whether a flush has failed since this was asked last: any, also one that was cancelled or
     /// abandoned, or with which something else ends. What was written before it may be lost although a
@@ -408,6 +424,10 @@ impl Image for FileImage {
 
     fn is_settled(&self) -> bool {
         self.background.is_settled()
+    }
+
+    fn left(&self, id: u64) -> u64 {
+        self.background.left(id)
     }
 
     fn take_loss(&mut self) -> bool {

@@ -156,7 +156,7 @@ impl Nvme {
             Page::Health => self.health.page(self.features.critical_warning(), self.errors.count()),
             Page::Firmware => firmware_slots(),
             Page::Effects => effects(),
-            Page::Sanitize => self.sanitize.page(self.capacity()),
+            Page::Sanitize => self.sanitize.page(self.capacity(), self.left_to_sanitize()),
         };
         let offset = usize::try_from(sqe.qword(12)).ok();
         let rest = offset.and_then(|at| bytes.get(at..)).ok_or(Status::INVALID_FIELD)?;

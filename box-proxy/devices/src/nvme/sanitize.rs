@@ -24,8 +24,8 @@ pub(super) const CAPABILITIES: u32 = 1 << 1 | 1 << 29 | 0b01 << 30;
 pub(super) enum State {
     #[default]
     Idle,
-    /// It goes on: so many bytes are done, and of so many namespaces it is not told yet.
-    Running { done: u64, outstanding: usize, failed: bool },
+    /// It goes on: of so many namespaces it is not told yet.
+    Running { outstanding: usize, failed: bool },
     /// It failed, and there may be blocks of before.
     Failed,
 }
@@ -67,10 +67,13 @@ impl Sanitize {
         matches!(self.state, State::Running { .. })
     }
 
-    /// Sanitize Status (section 5.14.1.16.2), of a controller with so many bytes.
-    pub(super) fn page(&self, capacity: u64) -> Vec<u8> {
+    /// Sanitize Status (section 5.14.1.16.2), of a controller with so many bytes, so many of
+    /// which are still to be erased.
+    pub(super) fn page(&self, capacity: u64, left: u64) -> Vec<u8> {
+        // Together they may have more bytes than 64 bits have room for 65536 times.
+        let [all, done] = [capacity.max(1), capacity.saturating_sub(left)].map(u128::from);
         let progress = match self.state {
-            State::Running { done, .. } => (done * 65536 / capacity.max(1)).min(65535) as u16,
+            State::Running { .. } => (done * 65536 / all).min(65535) as u16,
             State::Idle | State::Failed => u16::MAX,
         };
         let mut page = vec![0; 512];
@@ -86,6 +89,11 @@ impl Sanitize {
 impl Nvme {
     pub(super) fn capacity(&self) -> u64 {
         self.namespaces.iter().map(|namespace| namespace.image.size()).sum()
+    }
+
+    /// Bytes that a sanitize operation has still to erase.
+    pub(super) fn left_to_sanitize(&self) -> u64 {
+        self.namespaces.iter().map(|namespace| namespace.image.left(SANITIZE)).sum()
     }
 
     pub(super) fn sanitize(&mut self, sqe: &Sqe) -> Result<(), Status> {
@@ -125,7 +133,7 @@ impl Nvme {
                 Err(_) => failed = true,
             }
         }
-        self.sanitize.state = State::Running { done: 0, outstanding, failed };
+        self.sanitize.state = State::Running { outstanding, failed };
         self.sanitize.last = Last::Running;
         self.sanitize_goes_on();
     }
@@ -133,15 +141,13 @@ impl Nvme {
     /// A namespace is erased, or could not be.
     pub(super) fn sanitized(&mut self, namespace: usize, result: io::Result<()>) {
         let namespace = &mut self.namespaces[namespace];
-        let bytes = namespace.image.size();
         if let Err(error) = &result {
             namespace.failed("the erasing of a sanitize operation", error);
         } else {
             // What was lost of what is erased now is nobody's loss any more.
             namespace.image.take_loss();
         }
-        if let State::Running { done, outstanding, failed } = &mut self.sanitize.state {
-            *done += bytes;
+        if let State::Running { outstanding, failed } = &mut self.sanitize.state {
             *outstanding -= 1;
             *failed |= result.is_err();
         }
@@ -149,7 +155,7 @@ impl Nvme {
     }
 
     fn sanitize_goes_on(&mut self) {
-        if let State::Running { outstanding: 0, failed, .. } = self.sanitize.state {
+        if let State::Running { outstanding: 0, failed } = self.sanitize.state {
             let (state, last) =
                 if failed { (State::Failed, Last::Failed) } else { (State::Idle, Last::Done) };
             (self.sanitize.state, self.sanitize.last) = (state, last);

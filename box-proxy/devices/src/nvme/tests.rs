@@ -544,6 +544,10 @@ fn interrupts_are_coalesced_by_number_and_by_time() {
 /// An image on which everything fails, or slow operations wait to be let go.
 #[derive(Default)]
 struct Odd {
+    /// Bytes, where they are more than 1 MB.
+    size: u64,
+    /// Bytes that an erasing has still to do, for ever.
+    left: u64,
     failing: bool,
     /// A flush has failed that nobody has heard of.
     lost: bool,
@@ -556,7 +560,11 @@ struct Odd {
 
 impl Image for Odd {
     fn size(&self) -> u64 {
-        1 << 20
+        self.size.max(1 << 20)
+    }
+
+    fn left(&self, _: u64) -> u64 {
+        self.left
     }
 
     fn is_read_only(&self) -> bool {

@@ -79,6 +79,18 @@ fn storage_is_given_up_by_a_sanitize_whatever_is_wanted() {
 }
 
 #[test]
+fn how_far_a_sanitize_is_can_be_told_of_the_largest_drives() {
+    let image = |polls_left, left| {
+        let image = Odd { size: 1 << 48, polls_left, left, ..Odd::default() };
+        (Box::new(image) as _, BlockSize::B512)
+    };
+    let mut d = Drive::with_queues(vec![image(0, 0), image(usize::MAX, 1 << 48)], 1);
+    assert_eq!(d.sanitize(BLOCK_ERASE), Ok(0));
+    let page = d.log_page(0x81, 512).unwrap();
+    assert_eq!((u16_at(&page, 0), page[2]), (32768, 2));
+}
+
+#[test]
 fn the_end_of_a_sanitize_is_an_event() {
     const ENDED: Option<(u32, Status)> = Some((0x81_0106, Status::SUCCESS));
     for refusals in [0, 1] {
