@@ -211,7 +211,8 @@ impl Control {
     }
 
     /// It runs. When it is cleared the hardware ends the descriptor that it is at, and keeps its
-    /// position; when it is set again positions begin at 0.
+    /// position; when it is set again both positions, head and tail, are set to 0 by the hardware:
+    /// nothing is given to it until the next doorbell.
     ///
     /// Bit 0, rw.
     #[inline(always)]
@@ -308,7 +309,8 @@ impl Tail {
     }
 
     /// Position behind the last descriptor that the hardware may use; never more than the ring's
-    /// size beyond the head. All that firmware wrote to memory before is seen by the hardware.
+    /// size beyond the head. All that firmware wrote to memory before is seen by the hardware. 0
+    /// again when the queue is enabled.
     ///
     /// Bits 15:0, rw, writing has an effect.
     #[inline(always)]

@@ -111,6 +111,10 @@ impl Litex {
             }
         } else if let Some(path) = name.strip_suffix(".control").filter(|path| is_queue(path)) {
             *self.register(&format!("{path}.status")) = value & 1;
+            if value & !before & 1 != 0 {
+                *self.register(&format!("{path}.head")) = 0;
+                *self.register(&format!("{path}.tail")) = 0;
+            }
         } else if name.ends_with(".error") {
             // What is written as 1 is cleared.
             self.registers.insert(address, (name, before & !value));

@@ -84,6 +84,22 @@ fn rings_and_ranges_that_cannot_be_are_errors() {
             .map(|register| *soc.register(&format!("mac[0].transmit.{register}")));
         assert_eq!(found, [error, 0, 0], "{base:#x} {size} {tail}");
     }
+    // Set up anew it begins at 0.
+    write(&mut card, "mac[0].transmit.control", 0);
+    write(&mut card, "mac[0].transmit.base", SHARED_BASE);
+    for (register, value) in [("error", u32::MAX), ("size", 4), ("control", 1), ("tail", 16)] {
+        write(&mut card, &format!("mac[0].transmit.{register}"), value);
+    }
+    write(&mut card, "mac[0].transmit.control", 0);
+    write(&mut card, "mac[0].transmit.control", 1);
+    let registers = |card: &mut Card| {
+        let soc = soc(card);
+        ["error", "status", "head", "tail"]
+            .map(|register| *soc.register(&format!("mac[0].transmit.{register}")))
+    };
+    assert_eq!(registers(&mut card), [0, 1, 0, 0]);
+    write(&mut card, "mac[0].transmit.tail", 1);
+    assert_eq!(registers(&mut card), [0, 1, 1, 1]);
     // Positions have 16 bits.
     card.reset();
     write(&mut card, "mac[0].transmit.base", SHARED_BASE);
