@@ -23,6 +23,26 @@ fn the_description_is_the_programs_own() {
     );
 }
 
+/// What docs/api.md says of lists, and which one it excepts.
+#[test]
+fn lists_come_in_pages() {
+    let description = description();
+    let mut lists = 0;
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        let get = &methods["get"];
+        let body = &get["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
+        if !body.as_str().is_some_and(|body| body.contains("/List_")) {
+            continue;
+        }
+        lists += 1;
+        let parameters = get["parameters"].as_array().unwrap();
+        let has = |name| parameters.iter().any(|parameter| parameter["name"] == name);
+        let pages = path != "/v1/operations/{id}/events";
+        assert_eq!([has("limit"), has("cursor")], [pages; 2], "{path}");
+    }
+    assert!(lists > 10, "{lists}");
+}
+
 #[test]
 fn events_stream_and_go_on_where_a_client_was() {
     let manager = Manager::start();
