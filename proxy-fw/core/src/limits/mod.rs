@@ -212,7 +212,7 @@ pub const LINK_RAISE: Duration = Duration::from_secs(1);
 /// Longest pause between two tries to open a link.
 pub const LINK_OPEN_RETRY: Duration = Duration::from_millis(250);
 /// How long a device may have no room for what is next for it while others' TLPs wait behind that:
-/// longer than a link takes to give up. A card has 35 ms, which is less than the smallest completion
+/// longer than a link takes to give up. A card has 40 ms, which is less than the smallest completion
 /// timeout of who waits.
 pub const LONGEST_HOLD: Duration = Duration::from_millis(1500);
 /// When an outstanding request is completed with Unsupported Request by the proxy itself.
