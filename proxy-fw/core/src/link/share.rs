@@ -124,6 +124,20 @@ impl Turn {
         }
     }
 
+    /// It is over, if it is one of those that have begun.
+    fn end(&mut self, begun: &mut u64, turns: &mut u32) {
+        if *begun & self.places != 0 {
+            *begun &= !self.places;
+            self.had(BY_TURN, turns);
+        }
+    }
+
+    /// It was the one of this kind that has this number of all turns.
+    fn had(&mut self, kind: usize, turns: &mut u32) {
+        self.had[kind] = *turns;
+        *turns = turns.wrapping_add(1);
+    }
+
     /// Whether it is no device's.
     pub(super) fn is_free(&self) -> bool {
         self.places == 0
@@ -176,7 +190,7 @@ impl Link {
             // Another path's frame may have come between, but not ended the turn.
             let begun = ready & self.out.begun;
             let index = self.waited_longest(if begun == 0 { ready } else { begun }, BY_TURN);
-            if self.is_limited(now, index) {
+            if self.channels.turn(index).limit.rate != 0 && self.is_limited(now, index) {
                 continue;
             }
             let turn = self.channels.turn(index);
@@ -217,8 +231,7 @@ impl Link {
 
     /// A place has had its turn.
     fn had_turn(&mut self, index: usize, kind: usize) {
-        self.channels.turn(index).had[kind] = self.out.turns;
-        self.out.turns = self.out.turns.wrapping_add(1);
+        self.channels.turn(index).had(kind, &mut self.out.turns);
     }
 
     /// Whether a device has reached its limit. It waits then, whatever its turn.
@@ -241,11 +254,7 @@ impl Link {
     }
 
     fn end_turn(&mut self, index: usize) {
-        let places = self.channels.turn(index).places;
-        if self.out.begun & places != 0 {
-            self.out.begun &= !places;
-            self.had_turn(index, BY_TURN);
-        }
+        self.channels.turn(index).end(&mut self.out.begun, &mut self.out.turns);
     }
 
     /// A binding has nothing that it may send now. Its device may have others that do.
@@ -254,7 +263,7 @@ impl Link {
         let turn = self.channels.turn(index);
         if self.out.tlps & turn.places == 0 {
             turn.left = turn.left.min(0);
-            self.end_turn(index);
+            turn.end(&mut self.out.begun, &mut self.out.turns);
         }
     }
 
