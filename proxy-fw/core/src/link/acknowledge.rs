@@ -5,8 +5,7 @@ use super::sequence::before;
 use super::types::{LinkState, Violation};
 use super::{Fault, Link};
 use crate::control::LinkDownReason;
-use crate::limits::LOSS_TIMER;
-use crate::time::Instant;
+use crate::time::{Instant, Timer};
 use core::time::Duration;
 use tlp_codec::fabric::{Ack, CloseReason};
 
@@ -54,7 +53,8 @@ impl Link {
         if news {
             self.path_heard(now, path, ack.packet);
             // A full list says nothing of what lies behind it.
-            self.judged = if ack.sacks.is_full() { end } else { self.flight.next() };
+            let judged = if ack.sacks.is_full() { end } else { self.flight.next() };
+            self.paths[path].judged = judged;
             self.find_losses(now, path);
         }
         Ok(())
@@ -83,12 +83,12 @@ impl Link {
     /// number that arrived there.
     fn find_losses(&mut self, now: Instant, path: usize) {
         let Some(largest) = self.paths[path].largest_acked else { return };
-        self.paths[path].loss_at.stop();
-        let patience = self.paths[path].rtt.reordering();
+        self.paths[path].loss_at.iter_mut().for_each(Timer::stop);
+        let (patience, judged) = (self.paths[path].rtt.reordering(), self.paths[path].judged);
         // A frame takes several records with it, one after the other.
         let mut frame = None;
         for sequence in self.flight.sequences() {
-            if !before(sequence, self.judged) {
+            if !before(sequence, judged) {
                 break;
             }
             let entry = *self.flight.entry(sequence);
@@ -112,10 +112,10 @@ impl Link {
                 if !self.paths[path].is_try(entry.packet) {
                     self.paths[path].congestion.congested(now, entry.last_sent);
                 }
-            } else if LOSS_TIMER {
+            } else {
                 // Nothing more may come back that would have it looked at again.
                 let at = entry.last_sent.after_nanos(patience + 1);
-                self.paths[path].loss_at.no_later(at);
+                self.paths[path].loss_at.iter_mut().for_each(|timer| timer.no_later(at));
             }
         }
     }
@@ -190,7 +190,7 @@ impl Link {
             return;
         }
         for path in 0..self.path_count {
-            if LOSS_TIMER && self.paths[path].loss_at.take_due(now) {
+            if self.paths[path].loss_at.iter_mut().any(|timer| timer.take_due(now)) {
                 self.overtaken_is_late(now, path);
             }
             let entry = &mut self.paths[path];

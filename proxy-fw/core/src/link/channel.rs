@@ -148,9 +148,9 @@ pub(super) struct Channels {
     /// As many as there may be devices.
     turns: Box<[Turn]>,
     /// Where the search for a free place goes on, so that closed bindings are remembered long.
-    cursor: usize,
+    cursor: u8,
     /// The place that was found last: records come in runs of one binding.
-    recent: usize,
+    recent: u8,
     /// What receivers share.
     pub(super) shared: Shared,
     /// Of every function that was lent on this link, the last epoch that is over.
@@ -200,14 +200,14 @@ impl Channels {
         }
         let count = self.list.len();
         let index = (0..count)
-            .map(|n| (self.cursor + n) % count)
+            .map(|n| (usize::from(self.cursor) + n) % count)
             .find(|&n| self.list[n].phase == Phase::Free)
             .ok_or(ChannelError::Full)?;
         if !self.over.iter().any(|(s, f, _)| (*s, *f) == (key.slot, key.function)) {
             let first = (key.slot, key.function, None);
             self.over.push(first).map_err(|_| ChannelError::Full)?;
         }
-        self.cursor = index + 1;
+        self.cursor = index as u8 + 1;
         self.shared.open_one();
         let turn = self.join_turn(index, key.slot);
         let place = &mut self.list[index];
@@ -262,11 +262,11 @@ impl Channels {
 
     /// As [`Channels::find`], quicker for the one that was asked for last.
     pub(super) fn find_recent(&mut self, key: &BindingKey) -> Option<ChannelId> {
-        let recent = &self.list[self.recent];
+        let recent = &self.list[usize::from(self.recent)];
         if recent.phase == Phase::Free || recent.key.as_ref() != Some(key) {
-            self.recent = usize::from(self.find(key)?.index);
+            self.recent = self.find(key)?.index;
         }
-        Some(self.id_at(self.recent))
+        Some(self.id_at(usize::from(self.recent)))
     }
 
     /// The open binding of the same function under any epoch: what a receiver must not do.

@@ -145,8 +145,6 @@ pub struct Link {
     credit_at: Timer,
     /// When a binding that has reached its limit may send again.
     share_at: Timer,
-    /// Up to which sequence the last acknowledgement tells what arrived.
-    judged: u32,
     /// When a frame of this link last came.
     last_heard: Instant,
     up_event: bool,
@@ -215,7 +213,6 @@ impl Link {
             inbox,
             credit_at: Timer::STOPPED,
             share_at: Timer::STOPPED,
-            judged: 0,
             last_heard: Instant::ZERO,
             up_event: false,
             down_event: false,

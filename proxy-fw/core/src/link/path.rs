@@ -4,7 +4,7 @@ use super::congestion::Congestion;
 use super::rtt::{Rtt, nanos};
 use super::sequence::before;
 use super::types::LinkConfig;
-use crate::limits::{ACK_EVERY, LINK_WINDOW};
+use crate::limits::{ACK_EVERY, LINK_WINDOW, LOSS_TIMER};
 use crate::time::{Instant, Timer};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -84,8 +84,10 @@ pub(super) struct Path {
     /// Retransmission timer, and timeouts in a row.
     pub(super) timeout_at: Timer,
     pub(super) backoff: u32,
-    /// When what later frames have overtaken has had its time.
-    pub(super) loss_at: Timer,
+    /// Up to which sequence the last acknowledgement that spoke of it tells what arrived.
+    pub(super) judged: u32,
+    /// When what later frames have overtaken has had its time, where there is such a timer.
+    pub(super) loss_at: [Timer; LOSS_TIMER as usize],
     /// When what is under way here for longest takes another path, too; nothing on a link's only
     /// path.
     pub(super) doubt_at: Timer,
@@ -150,7 +152,8 @@ impl Path {
             congestion: Congestion::new(config.max_frame),
             timeout_at: Timer::STOPPED,
             backoff: 0,
-            loss_at: Timer::STOPPED,
+            judged: 0,
+            loss_at: [Timer::STOPPED; _],
             doubt_at: Timer::STOPPED,
             health: Health::Suspect { since: 0, pause: config.min_rto, tries: 0, lost: false },
             probe_at: Timer::STOPPED,
@@ -290,10 +293,10 @@ impl Path {
     }
 
     /// Nothing is waited for.
-    pub(super) const fn stop_waiting(&mut self) {
+    pub(super) fn stop_waiting(&mut self) {
         self.timeout_at.stop();
         self.doubt_at.stop();
-        self.loss_at.stop();
+        self.loss_at.iter_mut().for_each(Timer::stop);
     }
 
     /// What was under way is not any more: nothing is waited for, and what is sent next is waited

@@ -101,7 +101,7 @@ pub(super) struct Turn {
     places: u64,
     /// The place that sent last of them.
     last: u8,
-    weight: i32,
+    weight: u8,
     /// What is left of its turn, in bytes.
     left: i32,
     /// When it last had its turn, and when it last sent by its guaranteed rate, by the link's count of
@@ -116,7 +116,7 @@ impl Turn {
         Self {
             places: 0,
             last: 0,
-            weight: if share.weight == 0 { 1 } else { share.weight as i32 },
+            weight: share.weight.max(1),
             left: 0,
             had: [0; 2],
             limit: Bucket::new(share.limit, LIMIT_SAVED),
@@ -196,7 +196,7 @@ impl Link {
             let turn = self.channels.turn(index);
             if self.out.begun & turn.places == 0 {
                 self.out.begun |= turn.places;
-                turn.left += turn.weight * QUANTUM;
+                turn.left += i32::from(turn.weight) * QUANTUM;
             }
             if turn.left > 0 || self.faulty(Fault::EndlessTurn) {
                 return Some(index);

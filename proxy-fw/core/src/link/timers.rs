@@ -2,7 +2,6 @@
 
 use super::Link;
 use super::types::LinkState;
-use crate::limits::LOSS_TIMER;
 use crate::time::{Earliest, Instant};
 
 impl Link {
@@ -16,9 +15,7 @@ impl Link {
                 let mut first = Earliest::NONE;
                 for path in self.paths() {
                     first.timer(path.timeout_at);
-                    if LOSS_TIMER {
-                        first.timer(path.loss_at);
-                    }
+                    path.loss_at.iter().for_each(|timer| first.timer(*timer));
                     first.timer(path.doubt_at);
                     // What is due waits for room where frames leave, not for time.
                     if !path.ack_now {
