@@ -547,14 +547,18 @@ mod tests {
         let read = Packet::new_checked(&buf[..length]).unwrap();
         let mut info = RequestInfo::of(&read).unwrap();
         let mut buf = [0; 64];
-        let length = info.write_completion(requester, status, &[7; 8][..dwords * 4], &mut buf);
-        info.accept(&Packet::new_checked(&buf[..length.unwrap()]).unwrap())
+        let data = &[7; 8][..dwords.min(2) * 4];
+        info.write_completion(requester, status, data, &mut buf).unwrap();
+        // Nobody writes what is too long for its byte count.
+        buf[3] = dwords as u8;
+        info.accept(&Packet::new_checked(&buf[..12 + dwords * 4]).unwrap())
     }
 
     #[test]
     fn data_comes_with_success_and_failure_without() {
         assert_eq!(answered(CplStatus::Success, 2), Ok(Progress::Final));
         assert_eq!(answered(CplStatus::Success, 0), Err(Mismatch));
+        assert_eq!(answered(CplStatus::Success, 3), Err(Mismatch), "a doubleword too much");
         for status in [CplStatus::UnsupportedRequest, CplStatus::CompleterAbort] {
             assert_eq!(answered(status, 0), Ok(Progress::Final));
             assert_eq!(answered(status, 2), Err(Mismatch));

@@ -164,7 +164,12 @@ impl<T: Copy> Requests<T> {
                     return wrong("a completion of other bytes than the next ones that are owed");
                 }
                 skip = usize::from(lower & 3);
-                let room = packet.payload_len().saturating_sub(skip).min(left.into()) as u16;
+                let data = packet.payload_len().saturating_sub(skip);
+                // The last doubleword may be filled up; there is no further one.
+                if data >= usize::from(left) + 4 {
+                    return wrong("a completion with more data than is owed");
+                }
+                let room = data.min(left.into()) as u16;
                 if room == 0 {
                     return wrong("a completion of a read without data");
                 }

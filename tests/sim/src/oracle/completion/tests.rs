@@ -42,6 +42,13 @@ fn answer(tag: u16, byte_count: u16, lower_address: u8, data: &[u8], status: Cpl
     })
 }
 
+/// The same with a doubleword too much, which nobody writes.
+fn longer(mut answer: Vec<u8>) -> Vec<u8> {
+    answer[3] += 1;
+    answer.extend([0; 4]);
+    answer
+}
+
 #[test]
 fn a_read_in_pieces_of_odd_bytes() {
     let mut requests = Requests::new();
@@ -63,6 +70,10 @@ fn what_does_not_fit_is_found() {
     let tag = ask(&mut requests, 0x1000, 8);
     assert!(requests.complete(&answer(tag, 12, 0, &[0; 8], CplStatus::Success), false).is_err());
     assert!(requests.complete(&answer(tag, 8, 4, &[0; 8], CplStatus::Success), false).is_err());
+    for doubtful in [false, true] {
+        let long = longer(answer(tag, 8, 0, &[0; 8], CplStatus::Success));
+        assert!(requests.complete(&long, doubtful).is_err(), "a doubleword too much");
+    }
     assert!(requests.complete(&answer(tag, 8, 0, &[], CplStatus::ConfigRetry), false).is_err());
     assert!(
         requests
@@ -70,6 +81,21 @@ fn what_does_not_fit_is_found() {
             .unwrap()
             .last
     );
+}
+
+#[test]
+fn the_last_doubleword_of_a_read_may_be_filled_up() {
+    for (address, bytes, dwords) in [(0x1000, 1, 1), (0x1003, 1, 1), (0x1003, 2, 2), (0x1001, 8, 3)]
+    {
+        let mut requests = Requests::new();
+        let tag = ask(&mut requests, address, bytes);
+        let lower = address as u8 & 0x7f;
+        let data = &[0; 12][..dwords * 4];
+        let right = answer(tag, bytes as u16, lower, data, CplStatus::Success);
+        let long = longer(right.clone());
+        assert!(requests.complete(&long, false).is_err(), "{bytes} at {address:#x}");
+        assert!(requests.complete(&right, false).unwrap().last);
+    }
 }
 
 #[test]
