@@ -24,9 +24,13 @@ struct Program {
     section: Option<String>,
     skipped: Vec<String>,
     /// The tests that skipped themselves, or parts of themselves.
-    skipping: BTreeSet<Option<String>>,
+    skipping: BTreeSet<String>,
+    /// How often that was said where nobody knows by which test: each time by another one.
+    skipping_unnamed: usize,
     ignored: Vec<String>,
     figures: Vec<String>,
+    /// It said how many tests it would run.
+    has_harness: bool,
     /// (passed, failed), once it said so.
     result: Option<(usize, usize)>,
     /// How long it took, by its own word, in seconds; empty: it does not say.
@@ -69,14 +73,14 @@ impl Reader {
         let program = self.program.take()?;
         let (mut passed, mut failed) = program.result.unwrap_or((0, 0));
         match program.result {
-            // It died before it could say anything.
-            None if program.broke => failed = 1,
+            // It died before it could say anything, or ended well in the middle of its tests.
+            None if program.broke || program.has_harness => failed = 1,
             // A program without the standard harness is one test.
             None => passed = 1,
             Some(_) => {}
         }
         // To the harness, a test that skipped itself passed.
-        let skipped_itself = program.skipping.len().min(passed);
+        let skipped_itself = (program.skipping.len() + program.skipping_unnamed).min(passed);
         passed -= skipped_itself;
         self.tally.passed += passed;
         self.tally.failed += failed;
@@ -108,9 +112,16 @@ impl Program {
         {
             self.section = Some(section.to_owned());
         } else if let Some((_, reason)) = line.split_once(SKIP_MARK) {
-            let test = self.section.as_ref().map(|test| format!("{test}: ")).unwrap_or_default();
-            self.skipped.push(format!("{test}{reason}"));
-            self.skipping.insert(self.section.clone());
+            match &self.section {
+                Some(test) => {
+                    self.skipped.push(format!("{test}: {reason}"));
+                    self.skipping.insert(test.clone());
+                }
+                None => {
+                    self.skipped.push(reason.to_owned());
+                    self.skipping_unnamed += 1;
+                }
+            }
         } else if let Some((_, figure)) = line.split_once(FIGURE_MARK) {
             self.figures.push(figure.to_owned());
         } else if let Some(test) = line.strip_prefix("test ").filter(|_| self.section.is_none()) {
@@ -123,6 +134,7 @@ impl Program {
         } else if line.trim_start().starts_with("process didn't exit successfully") {
             self.broke = true;
         }
+        self.has_harness |= is_beginning(line);
         if line.starts_with("test result: ") {
             self.result = result(line);
             let seconds = line.rsplit_once("; finished in ").map_or("", |(_, seconds)| seconds);
@@ -144,6 +156,12 @@ fn program_name(line: &str) -> Option<String> {
     let krate = file.rsplit_once('-').map_or(file, |(krate, _)| krate);
     let source = source.strip_prefix("unittests ").unwrap_or(source);
     Some(format!("{krate} ({source})"))
+}
+
+/// Whether it is "running 17 tests", with which the standard harness begins.
+fn is_beginning(line: &str) -> bool {
+    let count = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test"));
+    count.is_some_and(|(count, rest)| count.parse::<usize>().is_ok() && matches!(rest, "" | "s"))
 }
 
 /// The counts in "test result: ok. 17 passed; 0 failed; 2 ignored; …".
@@ -198,7 +216,9 @@ test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
      Running tests/raw.rs (target/debug/deps/raw-f96a8a731e63a4a1)
 SKIPPED: a network namespace needs root
 test x ... ok
-test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+SKIPPED: a network namespace needs root
+test y ... ok
+test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
    Doc-tests proxy_net
 test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 ",
@@ -209,6 +229,7 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             [
                 "proxy_net (src/lib.rs): b: no IPv6 here",
                 "proxy_net (src/lib.rs): c: takes an hour",
+                "raw (tests/raw.rs): a network namespace needs root",
                 "raw (tests/raw.rs): a network namespace needs root",
             ]
         );
@@ -257,5 +278,21 @@ Caused by:
 all well
 ");
         assert_eq!((tally.passed, tally.failed), (1, 1));
+    }
+
+    #[test]
+    fn a_program_that_ends_well_in_the_middle_of_its_tests_is_a_failure() {
+        let (tally, shown) = read(
+            "\
+     Running tests/y.rs (target/debug/deps/y-0)
+
+running 2 tests
+test a ... ok
+     Running tests/z.rs (target/debug/deps/z-0)
+running 40 circles around it
+",
+        );
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        assert!(shown.contains("test a ... ok"), "{shown}");
     }
 }

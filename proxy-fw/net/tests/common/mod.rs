@@ -1,15 +1,14 @@
 //! A network namespace of its own for a test or measurement that needs raw Ethernet.
 #![allow(dead_code, reason = "each user of this file needs some of it")]
 
-use std::io::Write;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Says on standard error, past the test harness's capture, why a test does not run here.
+/// Says why a test does not run here, where the test harness knows which test it was.
 pub(crate) fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+    println!("SKIPPED: {reason}");
 }
 
 /// Moves this thread into a new, empty network namespace and connects two interfaces in it, `va`
