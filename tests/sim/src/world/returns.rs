@@ -130,10 +130,10 @@ impl World {
         !binding.is_sound()
             || waited
                 && (host.spells.within(asked.since, now)
-                    || stood_long(&self.lives, nodes.into(), spells, waits.network, now))
+                    || stood_long(&self.lives, nodes.into(), spells, waits.network, now)
+                    || !spells.stuck_for(waits.network, now).is_zero())
             || self.silences.explain(&self.network, &waits, now, nodes)
             || self.peers_kept(&waits)
-            || !spells.stuck_for(waits.network, now).is_zero()
             || self.kept_by_stuck(index, &waits)
     }
 }

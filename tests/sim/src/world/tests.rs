@@ -7,6 +7,7 @@ use crate::host::driver::OUTSTANDING;
 use crate::host::driver::Task;
 use crate::host::{HOST_ID, Purpose};
 use crate::oracle::order::Seen;
+use crate::oracle::spells::Fault;
 use crate::oracle::tags;
 use crate::run::Run;
 use crate::schedule::{Act, Bad};
@@ -158,18 +159,37 @@ fn what_is_lost_after_a_device_hung_is_missed() {
     assert!(ways.iter().any(|way| said.what.contains(way)), "{said:?}");
 }
 
-#[test]
-fn a_devices_request_that_runs_out_needs_a_silence() {
-    let mut world = world(Task::DmaReads, None, 1);
-    let mut waiting = None;
-    while waiting.is_none() {
+/// What a proxy says for something that a device asked and that waits.
+fn made_up_for_device(world: &mut World) -> Vec<u8> {
+    loop {
         let until = world.now() + Duration::from_micros(5);
         while world.step(until).unwrap() {}
         let requests = &world.boxes[0].slots[0].device.end().requests;
-        waiting = requests.waiting().next().map(|(tag, asked)| made_up_for(asked.requester, tag));
+        if let Some((tag, asked)) = requests.waiting().next() {
+            return made_up_for(asked.requester, tag);
+        }
     }
-    let said = world.at_device(0, 0, &waiting.unwrap()).unwrap_err();
+}
+
+#[test]
+fn a_devices_request_that_runs_out_needs_a_silence() {
+    let mut world = world(Task::DmaReads, None, 1);
+    let made_up = made_up_for_device(&mut world);
+    let said = world.at_device(0, 0, &made_up).unwrap_err();
     assert!(said.promise == 3 && said.what.contains("its host did not give"), "{said:?}");
+}
+
+#[test]
+fn a_device_that_takes_nothing_is_refused_only_when_the_time_is_over() {
+    for (waits, excused) in [(Duration::from_millis(1), false), (SYNTHESISED_COMPLETION, true)] {
+        let mut world = world(Task::DmaReads, None, 1);
+        let made_up = made_up_for_device(&mut world);
+        let now = world.now();
+        world.boxes[0].slots[0].spells.turn(now, Some(Fault::Stuck));
+        world.agenda.jump(now + waits);
+        let said = world.at_device(0, 0, &made_up);
+        assert_eq!(said.is_ok(), excused, "{waits:?}: {said:?}");
+    }
 }
 
 /// One device, of that kind, and a third of all frames is lost.
