@@ -23,15 +23,18 @@ BOUND_S = 600
 RETRY = ["--retry", "2"]
 
 
-def free_port():
-    """A port that was free just now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+def free_port(stack):
+    """A port that is given to nobody else, and that the kit may listen at all the same."""
+    kept = stack.enter_context(socket.socket())
+    # The kit's listener has this option, too: together they may have one port while only one listens.
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    return kept.getsockname()[1]
 
 
 def daemon(stack, work, programs, name, *arguments):
     """Starts a daemon that dials the kit; gives where the kit has to listen."""
-    manager = f"127.0.0.1:{free_port()}"
+    manager = f"127.0.0.1:{free_port(stack)}"
     command = [programs / f"{name}-proxy", "--name", name, "--manager", manager, "--fabric", FABRIC,
                *arguments]
     log = stack.enter_context(open(work / f"{name}.log", "w"))

@@ -1,7 +1,7 @@
 //! The command line and the server's own manners.
 
 use crate::common::fake::{Fake, Script, boxed, host};
-use crate::common::{Manager, eventually};
+use crate::common::{Manager, eventually, nobody};
 use proxy_core::control::{ControlError, Request};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
@@ -226,8 +226,7 @@ fn addresses_in_use_are_named() {
 fn a_manager_that_is_not_there_is_named() {
     let manager = Manager::start();
     let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
-    // A port that was free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_kept, free) = nobody();
     let output = command.args(["--server", &format!("http://{free}"), "list"]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(6));

@@ -1,7 +1,7 @@
 //! Every exit code that `--help` lists, made to happen.
 
-use crate::common::Manager;
 use crate::common::fake::{Fake, Script, boxed, host};
+use crate::common::{Manager, nobody};
 use proxy_core::control::{ControlError, Request};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -58,8 +58,7 @@ fn each_kind_of_error_has_its_exit_code() {
     at_box
         .script(|r| matches!(r, Request::BindSlot(_)), [Script::Refuse(ControlError::BadWindows)]);
     let (stranger, api) = (no_manager(), manager.api.to_string());
-    // A port that was free a moment ago.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_kept, free) = nobody();
     let nobody = format!("http://{free}");
     let mut seen = BTreeSet::new();
     let mut ends = |code: i32, args: &[&str], says: &str| {

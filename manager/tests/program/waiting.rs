@@ -1,7 +1,7 @@
 //! Commands that wait, when the manager does not answer or has no time, and what they began.
 
 use crate::common::fake::{Fake, boxed, host};
-use crate::common::{LONG, Manager, eventually};
+use crate::common::{LONG, Manager, eventually, nobody};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -376,10 +376,7 @@ fn header(head: &str, name: &str) -> String {
 
 #[test]
 fn a_manager_that_was_never_there_is_not_waited_for() {
-    // A port that nobody listens at, and nobody else can.
-    let kept = tokio::net::TcpSocket::new_v4().unwrap();
-    kept.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let free = kept.local_addr().unwrap();
+    let (_kept, free) = nobody();
     let mut command = Command::new(env!("CARGO_BIN_EXE_dxpu-manager"));
     let server = format!("http://{free}");
     let begun = Instant::now();

@@ -130,16 +130,24 @@ async fn a_refusal_that_stands_on_a_write_waits_for_it() {
         while store.writes() < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        let was_asked = Arc::new(AtomicBool::new(false));
         let refused = tokio::spawn({
-            let records = records.clone();
+            let (records, was_asked) = (records.clone(), was_asked.clone());
             async move {
-                let refuse = |txn: &mut crate::records::Txn| match txn.events().len() {
-                    0 => Ok(()),
-                    _ => Err(Problem::new(ProblemCode::SlotBusy, "it is there")),
+                let refuse = |txn: &mut crate::records::Txn| {
+                    was_asked.store(true, Ordering::SeqCst);
+                    match txn.events().len() {
+                        0 => Ok(()),
+                        _ => Err(Problem::new(ProblemCode::SlotBusy, "it is there")),
+                    }
                 };
                 records.change(refuse).await
             }
         });
+        while !was_asked.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // An answer that does not wait would be there by then.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!refused.is_finished(), "it is not known yet whether the first one stands");
         store.stuck.store(false, Ordering::SeqCst);

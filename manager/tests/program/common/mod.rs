@@ -22,6 +22,14 @@ const TIMING: [(&str, u32); 5] = [
     ("orderly_ms", 500),
 ];
 
+/// An address that nobody listens at, and nobody else can while the socket is kept.
+pub fn nobody() -> (tokio::net::TcpSocket, SocketAddr) {
+    let kept = tokio::net::TcpSocket::new_v4().unwrap();
+    kept.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = kept.local_addr().unwrap();
+    (kept, address)
+}
+
 /// A manager, run as its users run it.
 pub struct Manager {
     pub folder: tempfile::TempDir,

@@ -39,7 +39,7 @@ fn since(manager: &Manager) -> String {
 
 #[test]
 fn a_released_device_is_erased_before_anybody_gets_it() {
-    let manager = Manager::with_settings(BY_BOX, &[("operation_ms", 300)]);
+    let manager = Manager::with_settings(BY_BOX, &[("operation_ms", 2_000)]);
     let (_host, at_box) = pair(&manager);
     let key = {
         manager.text(&["allocate", "--host", "host1"]);

@@ -14,10 +14,10 @@ fn manager() -> Manager {
 
 #[test]
 fn a_lease_that_is_over_is_taken_back_after_a_warning() {
-    let manager = manager();
+    let manager = Manager::with_timing(&[("lease_warning_ms", 2_000)]);
     let (at_host, at_box) = pair(&manager);
-    let lent = manager.json(&["allocate", "--host", "host1", "--count", "2", "--lease", "1s"]);
-    assert!(lent["lease"]["left_ms"].as_u64().unwrap() <= 1000, "{lent}");
+    let lent = manager.json(&["allocate", "--host", "host1", "--count", "2", "--lease", "3s"]);
+    assert!(lent["lease"]["left_ms"].as_u64().unwrap() <= 3000, "{lent}");
     assert!(manager.text(&["show", "alloc-1"]).contains("lent until 20"));
     manager.wait_event("lease-ending", "the lease of alloc-1 ends at 20");
     assert!(at_box.bound(1).is_some(), "it still has its time");
@@ -42,7 +42,7 @@ fn a_lease_that_is_over_is_taken_back_after_a_warning() {
 fn a_lease_is_extended_and_never_shortened() {
     let mut manager = manager();
     let (at_host, at_box) = pair(&manager);
-    manager.text(&["allocate", "--host", "host1", "--lease", "1s"]);
+    manager.text(&["allocate", "--host", "host1", "--lease", "1m"]);
     let extended = manager.json(&["extend", "alloc-1", "--lease", "1h"]);
     let left = extended["lease"]["left_ms"].as_u64().unwrap();
     assert!((3_590_000..=3_600_000).contains(&left), "{left}");
@@ -82,7 +82,7 @@ fn is_taken_by_force(manager: &Manager, at_box: &Fake) {
 fn a_host_that_is_away_when_its_lease_is_over_is_not_waited_for() {
     let manager = manager();
     let (at_host, at_box) = pair(&manager);
-    manager.text(&["allocate", "--host", "host1", "--lease", "600ms"]);
+    manager.text(&["allocate", "--host", "host1", "--lease", "3s"]);
     let again = at_host.leave();
     is_taken_by_force(&manager, &at_box);
     let at_host = Fake::insist(manager.control, again.0, again.1);
@@ -288,7 +288,7 @@ fn a_lease_ends_although_all_of_its_host_will_be_taken_back_later() {
 fn a_release_that_waits_for_a_host_that_is_away_does_not_keep_a_lease_from_ending() {
     let manager = manager();
     let (at_host, at_box) = pair(&manager);
-    manager.text(&["allocate", "--host", "host1", "--lease", "600ms"]);
+    manager.text(&["allocate", "--host", "host1", "--lease", "3s"]);
     let again = at_host.leave();
     manager.wait_event("node-disconnected", "host1");
     manager.text(&["release", "alloc-1", "--within-ms", "600000", "--no-wait"]);

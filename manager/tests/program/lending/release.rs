@@ -8,7 +8,7 @@ use serde_json::json;
 
 #[test]
 fn a_host_that_is_away_is_waited_for_or_forced() {
-    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let manager = Manager::with_timing(&[("operation_ms", 2_000)]);
     let (at_host, at_box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1"]);
     let again = at_host.leave();
@@ -70,7 +70,7 @@ fn a_host_that_restarted_during_a_release_did_not_let_go() {
 
 #[test]
 fn a_release_that_ran_out_of_time_still_happens() {
-    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let manager = Manager::with_timing(&[("operation_ms", 2_000)]);
     let (_host, at_box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1"]);
     let again = at_box.leave();
@@ -206,7 +206,7 @@ fn what_is_named_by_several_names_is_released_once() {
 
 #[test]
 fn what_goes_by_force_is_not_asked_by_a_later_release() {
-    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let manager = Manager::with_timing(&[("operation_ms", 2_000)]);
     let (at_host, _box) = pair(&manager);
     manager.text(&["allocate", "--host", "host1"]);
     at_host.rule(|request| is_unbind_port(request).then_some(Script::Refuse(ControlError::Busy)));

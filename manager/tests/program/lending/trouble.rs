@@ -38,7 +38,7 @@ fn a_refusal_undoes_everything() {
 
 #[test]
 fn an_allocation_that_gets_nowhere_is_undone() {
-    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let manager = Manager::with_timing(&[("operation_ms", 2_000)]);
     let (at_host, at_box) = pair(&manager);
     at_host.rule(|request| is_bind_port(request).then_some(Script::Refuse(ControlError::Busy)));
     let (code, problem) = manager.failure(&["allocate", "--host", "host1"]);
@@ -128,7 +128,7 @@ fn a_device_in_use_of_which_nothing_is_told_is_found_in_the_table() {
 
 #[test]
 fn an_operating_system_that_does_not_look_is_a_failure_and_nothing_stays_lent() {
-    let manager = Manager::with_timing(&[("enumeration_ms", 300)]);
+    let manager = Manager::with_timing(&[("enumeration_ms", 3_000)]);
     let (at_host, at_box) = pair(&manager);
     at_host.with(|s| s.enumerates = false);
     manager.text(&["allocate", "--host", "host1", "--count", "2", "--no-wait"]);

@@ -366,8 +366,10 @@ fn a_board_that_trusts_another_key_refuses() {
 #[test]
 fn what_is_no_card_is_told_from_what_is_another() {
     let bench = Bench::new();
-    // Nobody listens at a port that was just given up.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nobody listens at the near end of a connection, and nobody else can.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let nobody = connection.local_addr().unwrap();
     bench.run(Some(nobody), &["info"]).failed(3, "nobody answers at");
     for tdo in [b'0', b'1'] {
         bench.run(Some(stuck(tdo)), &["info"]).failed(4, "no card answers");

@@ -36,7 +36,7 @@ pub(crate) fn first_line(args: &[&str], input: &[u8]) -> Option<String> {
         out.read_line(&mut line).expect("output is text");
         let _ = said.send(line);
     });
-    let line = line.recv_timeout(Duration::from_secs(5)).ok();
+    let line = line.recv_timeout(Duration::from_secs(60)).ok();
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     reader.join().expect("the reader does not panic");
