@@ -13,6 +13,9 @@ from .lab import Lab, Skip
 
 PASSED, FAILED, COULD_NOT, USAGE = 0, 1, 3, 2
 
+# How a failure begins that is not of what a case looks at.
+ELSEWHERE = OF_CONTROL, OF_THE_KIT = "control protocol: ", "the kit itself: "
+
 
 def whole(low, high):
     """What reads a whole number from `low` to `high`, decimal or 0x…"""
@@ -172,9 +175,9 @@ def run_once(case, lab):
     except Failed as failed:
         return "FAILED", str(failed)
     except ControlError as error:
-        return "FAILED", f"control protocol: {error}"
+        return "FAILED", f"{OF_CONTROL}{error}"
     except Exception:
-        return "FAILED", "the kit itself: " + traceback.format_exc(limit=-3)
+        return "FAILED", OF_THE_KIT + traceback.format_exc(limit=-3)
     return "passed", None
 
 

@@ -67,12 +67,14 @@ def stop(lab, process):
 
 def run(said, wanted, role, mistake="none", sizes="software", kind=net.UdpPort):
     """(case, outcome, text, seconds) of each case against a reference of its own."""
-    from .main import run_case
+    from .main import OF_CONTROL, run_case
     lab, process = start(said, role, mistake, sizes, kind)
     try:
         for case in wanted:
             begin = time.monotonic()
             outcome, text = run_case(case, lab)
+            if process.poll() is not None:
+                outcome, text = "FAILED", f"{OF_CONTROL}the reference ended ({text or outcome})"
             yield case, outcome, text, time.monotonic() - begin
     finally:
         stop(lab, process)
@@ -182,6 +184,37 @@ def statuses(wanted, prefix):
     return results
 
 
+def judge(said, mistake, case):
+    """Whether a case sees a mistake, and how it ended."""
+    from .main import ELSEWHERE
+    once = copy.copy(said)
+    once.retry = 0
+    # Here it is failing that has to come of one of the tries.
+    for _ in range(said.retry + 1):
+        ((_, outcome, text, _),) = run(once, [case], "box", mistake)
+        # A kit or a reference that went wrong has seen nothing.
+        if outcome == "FAILED" and not text.startswith(ELSEWHERE):
+            return True, text
+    return False, f"{outcome} {text or ''}"
+
+
+def no_mistake(said, by_name, prefix):
+    """How the checks went of what must not be taken for a mistake that was seen."""
+    def breaks(_):
+        raise KeyError("it breaks")
+    def parts(lab):
+        raise ControlError(f"the {lab.role} went away")
+    results = []
+    if case := by_name.get("frame.crc"):
+        tries = {"none": case.run, "a-kit-that-breaks": breaks, "a-reference-that-is-gone": parts}
+        for name, what in tries.items():
+            case = copy.copy(case)
+            case.run = what
+            seen, text = judge(said, "none", case)
+            results.append(line(f"{prefix}no-mistake.{name}", not seen, f"{case.name} sees one: {text}"))
+    return results
+
+
 def self_test(said, wanted):
     """Prints a line for each check; gives the exit status."""
     said.scratch, said.patience = True, min(said.patience, 1.5)
@@ -196,21 +229,13 @@ def self_test(said, wanted):
     results += first_epoch(said, wanted, prefix) + rules(prefix) + statuses(wanted, prefix)
     by_name = {case.name: case for case in wanted}
     mistakes = [(mistake, by_name[name]) for mistake, name in MISTAKES.items() if name in by_name]
-    once = copy.copy(said)
-    once.retry = 0
-    def judge(planted):
-        mistake, case = planted
-        # Here it is failing that has to come of one of the tries.
-        for _ in range(said.retry + 1):
-            ((_, outcome, text, _),) = run(once, [case], "box", mistake)
-            if outcome == "FAILED":
-                break
-        return outcome, text
     # They mostly wait.
     with ThreadPoolExecutor(4) as pool:
-        for (mistake, case), (outcome, text) in zip(mistakes, pool.map(judge, mistakes)):
-            results.append(line(f"{prefix}mistake.{mistake}", outcome == "FAILED",
-                                f"{case.name} does not see it: {outcome} {text or ''}"))
+        judged = pool.map(lambda planted: judge(said, *planted), mistakes)
+        for (mistake, case), (seen, text) in zip(mistakes, judged):
+            results.append(line(f"{prefix}mistake.{mistake}", seen,
+                                f"{case.name} does not see it: {text}"))
+    results += no_mistake(said, by_name, prefix)
     good = sum(results)
     verdict = "ok" if good == len(results) else "FAILED"
     print(f"test result: {verdict}. {good} passed; {len(results) - good} failed; 0 ignored")
