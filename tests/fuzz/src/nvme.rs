@@ -273,6 +273,9 @@ impl Root {
             Kind::Completion { tag, byte_count, data, status, lower_address, .. } => {
                 let left = self.asked.get_mut(&tag.get());
                 let left = left.unwrap_or_else(|| panic!("nobody asked for {repr:?}"));
+                if status == CplStatus::Success && *left > 0 {
+                    assert_eq!(usize::from(byte_count), *left, "still owed: {repr:?}");
+                }
                 let brought = data.len().saturating_sub(usize::from(lower_address & 3));
                 let more =
                     status == CplStatus::Success && *left > 0 && usize::from(byte_count) > brought;

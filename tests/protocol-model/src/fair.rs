@@ -37,6 +37,8 @@ pub(crate) fn run(model: &Protocol, state: &mut State) -> Option<HashSet<u64>> {
         }
         passed.insert(print);
         match step(model, state, leader) {
+            // What must never happen must not on the way to rest, either.
+            Some(next) if next.wrong.is_some() => return None,
             Some(next) => *state = next,
             None if agrees(state, leader) => return Some(passed),
             None => {

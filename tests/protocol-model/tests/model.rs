@@ -70,6 +70,8 @@ fn every_promise_holds_and_the_code_does_what_its_tables_say() {
         let checker = explore(bounds, None);
         assert_eq!(broken(&checker), None);
         assert!(checker.discovery("a host reaches the device").is_some(), "nothing was lent");
+        let by_second = checker.discovery("a second manager lends it").is_some();
+        assert_eq!(by_second, bounds.takeovers > 0, "whether a second manager lent it");
         let there = checker.model().seen.lock().unwrap();
         for (pair, count) in &there.phases {
             *seen.phases.entry(*pair).or_default() += count;
