@@ -176,9 +176,15 @@ mod tests {
         u64::from_ne_bytes(count)
     }
 
+    /// Where the kernel has what takes eventfds in one call.
+    fn context() -> Option<Context> {
+        let said = |error: &_| println!("SKIPPED: signals that are submitted: {error}");
+        Context::new().inspect_err(said).ok()
+    }
+
     fn each_way() -> Vec<Signals> {
         let mut ways = vec![Signals::Written];
-        ways.extend(Context::new().map(Signals::Submitted));
+        ways.extend(context().map(Signals::Submitted));
         ways
     }
 
@@ -210,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_is_no_eventfd_is_not_signalled() {
-        if let Ok(mut context) = Context::new() {
+        if let Some(mut context) = context() {
             let file = memfd_create("none", MemfdFlags::CLOEXEC).unwrap();
             assert_eq!(context.signal(file.as_fd()), Err(Errno::INVAL));
             assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 0);

@@ -228,10 +228,11 @@ mod tests {
     #[test]
     fn what_has_no_end_is_no_file() {
         let zeros = Path::new("/dev/zero");
-        if zeros.exists() {
-            assert_eq!(program(zeros).unwrap_err().kind(), ErrorKind::FileTooLarge);
-            assert_eq!(text(zeros).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        if !zeros.exists() {
+            return println!("SKIPPED: there is no /dev/zero here");
         }
+        assert_eq!(program(zeros).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(text(zeros).unwrap_err().kind(), ErrorKind::FileTooLarge);
     }
 
     #[test]

@@ -185,6 +185,9 @@ fn what_is_longer_than_the_client_takes_is_several_messages() {
 
         let token = bench.server.dma_read(address, 512).unwrap();
         let got = messages(&mut bench);
+        assert!(got.iter().all(|got| got.command == DMA_READ), "{limit}");
+        let counts: Vec<u64> = got.iter().map(|got| got.u64(8)).collect();
+        assert_eq!(counts, wanted, "{limit}");
         // The answers need not come in order.
         for (left, got) in got.iter().enumerate().rev() {
             let at = (got.u64(0) - address) as usize;
@@ -205,6 +208,7 @@ fn an_access_of_which_a_piece_fails_fails_once() {
         let token = bench.server.dma_read(0x1000, 192).unwrap();
         let other = bench.server.dma_read(0x2000, 64).unwrap();
         let got = messages(&mut bench);
+        assert_eq!(got.len(), 4, "three pieces and another access");
         for (n, got) in got.iter().enumerate() {
             let reply = [&got.payload[..], &[n as u8; 64]].concat();
             let mut reply = message(got.id, DMA_READ, REPLY, &reply);

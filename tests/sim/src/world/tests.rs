@@ -288,6 +288,7 @@ fn a_proxy_that_kept_its_tables_has_them_before_the_manager_speaks() {
             while world.step(until).unwrap() {}
         }
         let after = epochs(&world, node);
+        assert_eq!(after.len(), before.len(), "node {node}");
         assert!(after.iter().zip(&before).all(|(now, then)| now > then), "{after:?}, {before:?}");
     }
     assert_eq!(world.run(), Ok(()));

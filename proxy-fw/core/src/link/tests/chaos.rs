@@ -151,6 +151,9 @@ impl Scenario {
     }
 }
 
+/// TLPs that each seed delivers at the least, on average: where nothing is sent, nothing is missing.
+const AT_LEAST: usize = 100;
+
 fn seeds(count: u64, scenario: impl Fn(u64) -> Scenario) -> usize {
     let mut delivered = 0;
     for seed in 0..count {
@@ -159,6 +162,8 @@ fn seeds(count: u64, scenario: impl Fn(u64) -> Scenario) -> usize {
             Err(error) => panic!("seed {seed}: {error}"),
         }
     }
+    std::println!("{} TLPs a seed", delivered / count as usize);
+    assert!(delivered >= AT_LEAST * count as usize, "{delivered} TLPs of {count} seeds");
     delivered
 }
 
