@@ -510,12 +510,12 @@ impl Pair {
         }
         for slot in 0..SLOTS {
             let open = |end: &End| {
-                let channel = end.channels[usize::from(slot)];
-                let open = channel.is_some_and(|channel| end.link.is_peer_open(channel));
-                open && !end.failed[usize::from(slot)]
+                end.channels[usize::from(slot)].filter(|_| !end.failed[usize::from(slot)])
             };
-            if !self.ends.iter().all(open) {
-                continue;
+            let [Some(one), Some(other)] = self.ends.each_ref().map(open) else { continue };
+            for (end, channel) in [one, other].into_iter().enumerate() {
+                let knows = self.ends[end].link.is_peer_open(channel);
+                assert!(knows, "end {end} does not know that slot {slot} is open at the other");
             }
             let epoch = self.epochs[usize::from(slot)];
             for end in 0..2 {
