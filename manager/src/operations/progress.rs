@@ -44,9 +44,8 @@ pub fn slot_bound(
     let (box_incarnation, path_set) = (Some(box_incarnation), Some(path_set));
     let binding = BindingRecord { box_incarnation, path_set, ..binding };
     if txn.paths_of_binding(&binding) & !held == 0 && now & !held != 0 {
-        let binding = go(txn, &binding, Phase::Failed);
-        let detail = format!("{} is bound again: its paths are held back by now", binding.slot);
-        return txn.event(EventRecord::new(EventKind::Trouble, detail).binding(&binding));
+        txn.update_binding(binding.clone());
+        return made_again(txn, binding.id, "its paths are held back by now");
     }
     let binding = go(txn, &binding, Phase::SlotBound);
     step(txn, &binding, StepName::BindSlot, StepState::Done, None);
@@ -96,6 +95,18 @@ pub fn failed(txn: &mut Txn, id: BindingId, why: &str) {
         let problem = Problem::new(ProblemCode::ProxyRefused, detail);
         roll_back(txn, operation, Some(id), problem);
     }
+}
+
+/// The binding is dead under its epochs before its host had it: it is made under others, and who waits
+/// for it goes on waiting.
+pub fn made_again(txn: &mut Txn, id: BindingId, why: &str) {
+    let Some(binding) = txn.bindings().get(&id).cloned() else { return };
+    if binding.desired.is_release() || !binding.phase.may_become(Phase::Failed) {
+        return;
+    }
+    let binding = go(txn, &binding, Phase::Failed);
+    let detail = format!("{} is bound again: {why}", binding.slot);
+    txn.event(EventRecord::new(EventKind::Trouble, detail).binding(&binding));
 }
 
 /// The host's operating system let go of the device without being asked, as when a person presses

@@ -41,7 +41,7 @@ pub fn box_tables(
     for id in &diff.over {
         progress::failed(txn, *id, &format!("{name} has ended it, which nobody heard"));
     }
-    learn_paths(txn, name, table);
+    learn_unrecorded(txn, name, incarnation, table);
     diff
 }
 
@@ -79,6 +79,18 @@ fn fail_lost(txn: &mut Txn, name: &NodeName, role: Role, incarnation: u32) {
         txn.bindings_at(name).filter(lost).map(|binding| binding.id).collect();
     for id in lost {
         progress::failed(txn, id, &format!("{name} restarted"));
+    }
+    // What it had in an earlier life while nobody recorded that it does: an earlier manager may have
+    // told the host, too.
+    let forgotten = |binding: &&BindingRecord| {
+        role == Role::Box
+            && binding.phase == Phase::Reserved
+            && binding.box_incarnation.is_some_and(|life| life != incarnation)
+    };
+    let forgotten: Vec<BindingId> =
+        txn.bindings_at(name).filter(forgotten).map(|binding| binding.id).collect();
+    for id in forgotten {
+        progress::made_again(txn, id, &format!("{name} restarted"));
     }
 }
 
@@ -212,8 +224,9 @@ fn learn_lent(txn: &mut Txn, table: &[MappingEntry]) {
 }
 
 /// Learns by which paths bindings stand that an earlier manager recorded without saying so, or that
-/// the box has while nobody has recorded yet that it does: asked again, it is asked for the same.
-fn learn_paths(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
+/// the box has in this life while nobody has recorded yet that it does: asked again, it is asked for
+/// the same.
+fn learn_unrecorded(txn: &mut Txn, name: &NodeName, incarnation: u32, table: &[SlotEntry]) {
     for entry in table.iter().filter(|entry| entry.used) {
         let Ok(slot) = SlotAddress::new(name.clone(), entry.slot) else { continue };
         let own = |b: &&BindingRecord| {
@@ -223,8 +236,8 @@ fn learn_paths(txn: &mut Txn, name: &NodeName, table: &[SlotEntry]) {
                 && functions.any(|f| (f.function, f.epoch.bits()) == (entry.function, entry.epoch))
         };
         if let Some(binding) = txn.binding_at_slot(&slot).filter(own).cloned() {
-            let path_set = Some(entry.path_set);
-            txn.update_binding(BindingRecord { path_set, ..binding });
+            let (path_set, box_incarnation) = (Some(entry.path_set), Some(incarnation));
+            txn.update_binding(BindingRecord { path_set, box_incarnation, ..binding });
         }
     }
 }
@@ -422,6 +435,22 @@ mod tests {
     }
 
     fn paths_are_learnt_in(phase: &str) {
+        let (mut txn, binding, entry) = recorded(phase);
+        let (slot, epoch) = (&binding.slot, binding.functions[0].epoch);
+        let learnt = |txn: &Txn| txn.bindings()[&binding.id].path_set;
+        let other = SlotEntry { epoch: Epoch::new(0, 1).unwrap().bits(), ..entry.clone() };
+        learn_unrecorded(&mut txn, slot.box_name(), 1, &[other]);
+        assert_eq!(learnt(&txn), None, "of an earlier binding");
+        for set in [2, 1] {
+            let path_set = PathSet(set);
+            let entry = SlotEntry { epoch: epoch.bits(), path_set, ..entry.clone() };
+            learn_unrecorded(&mut txn, slot.box_name(), 1, &[entry]);
+            assert_eq!(learnt(&txn), Some(PathSet(2)), "what is known is not learnt");
+        }
+    }
+
+    /// A binding in this phase of a device in a box, and what the box says that has it.
+    fn recorded(phase: &str) -> (Txn, BindingRecord, SlotEntry) {
         let mut txn = Txn::new(Tables::default());
         let slot = put(&mut txn, "box1/1", 1);
         let epoch = Epoch::new(0, 2).unwrap();
@@ -432,7 +461,7 @@ mod tests {
         }))
         .unwrap();
         txn.add_binding(binding.clone());
-        let entry = |epoch: Epoch, path_set| SlotEntry {
+        let entry = SlotEntry {
             entry: 0,
             valid: true,
             used: true,
@@ -440,16 +469,31 @@ mod tests {
             slot: slot.slot(),
             function: SlotFunction::ZERO,
             host_node: 1,
-            path_set: PathSet(path_set),
+            path_set: PathSet(1),
             epoch: epoch.bits(),
             windows: heapless::Vec::new(),
         };
-        let learnt = |txn: &Txn| txn.bindings()[&binding.id].path_set;
-        learn_paths(&mut txn, slot.box_name(), &[entry(Epoch::new(0, 1).unwrap(), 4)]);
-        assert_eq!(learnt(&txn), None, "of an earlier binding");
-        for set in [2, 1] {
-            learn_paths(&mut txn, slot.box_name(), &[entry(epoch, set)]);
-            assert_eq!(learnt(&txn), Some(PathSet(2)), "what is known is not learnt");
-        }
+        (txn, binding, entry)
+    }
+
+    /// An earlier manager may have lent the device under these epochs after this one's records were
+    /// copied; the box has forgotten it, and says so by another life alone.
+    #[test]
+    fn what_a_box_had_in_an_earlier_life_and_nobody_recorded_is_made_under_new_epochs() {
+        let (mut txn, binding, bound) = recorded("reserved");
+        let name = binding.slot.box_name();
+        let said = InventoryEntry { serial: 1, ..entry(0, SlotState::Bound, 1) };
+        let mut reads = |incarnation, table: &[SlotEntry]| {
+            let before = Tables::clone(&txn);
+            let inventory = std::slice::from_ref(&said);
+            box_tables(&mut txn, &before, name, incarnation, inventory, table, &[]);
+            txn.bindings()[&binding.id].phase
+        };
+        let free = SlotEntry { used: false, epoch: 0, ..bound.clone() };
+        assert_eq!(reads(1, std::slice::from_ref(&free)), Phase::Reserved);
+        assert_eq!(reads(2, std::slice::from_ref(&free)), Phase::Reserved, "it never had it");
+        assert_eq!(reads(2, std::slice::from_ref(&bound)), Phase::Reserved);
+        assert_eq!(reads(2, &[bound]), Phase::Reserved);
+        assert_eq!(reads(3, &[free]), Phase::Failed);
     }
 }
