@@ -223,7 +223,7 @@ async fn binding_failed(
             manager.records.apply(|txn| is_of_any = let_go(txn, session, peer, key)).await;
         if let Err(problem) = changed {
             tracing::error!("that a host let go cannot be recorded: {problem}");
-            // Its table will not say it: that shows only that the port failed.
+            // It is told again on the next connection alone, and the table shows only that the port failed.
             if is_of_any {
                 session.keep_let_go(peer, key);
             }

@@ -410,6 +410,7 @@ impl Role for HostRole {
         for port in &mut self.ports {
             port.forget_operation();
         }
+        self.tell_let_go();
     }
 
     fn poll_control(&mut self) -> Option<FromProxy> {

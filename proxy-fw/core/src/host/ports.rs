@@ -65,6 +65,8 @@ pub(super) struct Bound {
     bars: Bars,
     /// It gave the device its addresses. If no driver enables it until then, that is all.
     settles: Option<Instant>,
+    /// What it let go of by itself: that shows in no table.
+    let_go: Option<BindingKey>,
 }
 
 /// A removal that is going on.
@@ -271,6 +273,7 @@ impl HostRole {
             configured: false,
             bars: Bars::default(),
             settles: None,
+            let_go: None,
         });
         self.ports[index].failed = false;
         self.ports[index].flushed = 0;
@@ -474,12 +477,13 @@ impl HostRole {
         for index in 0..self.ports.len() {
             let port = PortId::new(index as u8).expect("at most 32 ports");
             let entry = &mut self.ports[index];
-            let Some(bound) = entry.binding.as_ref().filter(|b| which(b)) else { continue };
+            let Some(bound) = entry.binding.as_mut().filter(|b| which(b)) else { continue };
             if core::mem::replace(&mut entry.failed, true) {
                 continue;
             }
             let peer = bound.request.box_node;
             let key = bound.channels.first().map(|(key, _)| *key);
+            bound.let_go = key.filter(|_| reason == BindingFailure::HostLetGo);
             self.close_channels(index);
             self.unplug(now, port);
             if let Some(key) = key {
@@ -499,6 +503,16 @@ impl HostRole {
             return;
         }
         self.fail_ports(now, BindingFailure::HostLetGo, |b| b.request.port == port);
+    }
+
+    /// Tells again what the operating system let go of by itself. Whoever was told may not have heard it,
+    /// and would plug it again.
+    pub(super) fn tell_let_go(&mut self) {
+        for bound in self.ports.iter().filter_map(|port| port.binding.as_ref()) {
+            let Some(key) = bound.let_go else { continue };
+            let (peer, reason) = (bound.request.box_node, BindingFailure::HostLetGo);
+            self.node.event(Event::BindingFailed { peer, key, reason });
+        }
     }
 
     pub(super) fn process_switch_events(&mut self, now: Instant) {

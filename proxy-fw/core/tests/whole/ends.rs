@@ -3,8 +3,8 @@
 use crate::world::*;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::control::{
-    ControlError, Event, FromProxy, LinkDownReason, OperationId, PortState, Removal, Reply,
-    Request, SlotState, Term,
+    BindingFailure, ControlError, Event, FromProxy, LinkDownReason, OperationId, PortState,
+    Removal, Reply, Request, SlotState, Term,
 };
 use proxy_core::limits::{DEVICE_TAGS, ROOT_OUTSTANDING, TLP_BUFFER};
 use proxy_core::link::ClassSet;
@@ -17,6 +17,44 @@ const WINDOW: u64 = FIRST_WINDOW;
 
 pub(super) fn force(counter: u32) -> Request {
     unbind_port(port(0), key(counter).epoch, Removal::Force)
+}
+
+/// That the operating system let go of a device by itself, as often as it was told.
+fn told_let_go(world: &mut World) -> Vec<(NodeId, BindingKey)> {
+    let told = std::mem::take(&mut world.host_messages);
+    let of_host = |message| match message {
+        FromProxy::Event { event: Event::BindingFailed { peer, key, reason }, .. } => {
+            assert_eq!(reason, BindingFailure::HostLetGo);
+            Some((peer, key))
+        }
+        _ => None,
+    };
+    told.into_iter().filter_map(of_host).collect()
+}
+
+#[test]
+fn who_joins_is_told_what_the_operating_system_let_go_of() {
+    const SLOT_CONTROL: u16 = 0x88;
+    let mut world = World::bound();
+    let port = bdf(2, 0);
+    for indicator in [0x100, 0x300] {
+        assert_eq!(world.config_write(port, SLOT_CONTROL, indicator), CplStatus::Success);
+    }
+    let let_go = (node(BOX), key(1));
+    assert_eq!(told_let_go(&mut world), [let_go]);
+    // Nobody heard it.
+    for _ in 0..2 {
+        world.host.control_reconnected();
+        world.turn();
+        assert_eq!(told_let_go(&mut world), [let_go]);
+    }
+    // It was heard: the slot is taken back, and nothing is told of the next binding.
+    assert_eq!(world.ask_host(force(1)), Ok(Reply::Removed { orderly: false }));
+    world.ask_box(Request::UnbindSlot(key(1))).unwrap();
+    world.bind(2);
+    world.host.control_reconnected();
+    world.turn();
+    assert_eq!(told_let_go(&mut world), []);
 }
 
 #[test]
