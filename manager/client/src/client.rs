@@ -137,6 +137,7 @@ pub struct Client {
     /// [`MAX_ANSWER`].
     largest: u64,
     /// [`FILE_BOUND`].
+    body_bound: Duration,
     file_bound: Duration,
     agent: ureq::Agent,
 }
@@ -158,8 +159,9 @@ impl Client {
             true => server.to_owned(),
             false => format!("http://{server}"),
         };
-        let (largest, file_bound) = (MAX_ANSWER, FILE_BOUND);
-        Self { server, actor: None, patience: AWAY_BOUND, largest, file_bound, agent }
+        let (actor, patience, largest) = (None, AWAY_BOUND, MAX_ANSWER);
+        let (body_bound, file_bound) = (BODY_BOUND, FILE_BOUND);
+        Self { server, actor, patience, largest, body_bound, file_bound, agent }
     }
 
     /// How long is asked again while the manager is away, instead of 30 s: by [`Client::wait`], by
@@ -182,7 +184,7 @@ impl Client {
     /// A request that says who asks, and waits so long for its answer.
     fn bounded<B>(&self, request: RequestBuilder<B>, bound: Duration) -> RequestBuilder<B> {
         let config = request.config().timeout_recv_response(Some(bound));
-        let request = config.timeout_recv_body(Some(BODY_BOUND)).build();
+        let request = config.timeout_recv_body(Some(self.body_bound)).build();
         match &self.actor {
             Some(actor) => request.header("x-dxpu-actor", actor),
             None => request,
@@ -248,15 +250,15 @@ impl Client {
         send: impl Fn(Duration) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         let (mut patience, mut unanswered) = (self.patience(), None);
-        let mut bound = ANSWER_BOUND;
+        let (mut bound, mut reached) = (ANSWER_BOUND, false);
         loop {
             let error = match send(bound) {
                 Err(error) if key.is_some() => error,
                 other => return other,
             };
             let goes_on = match &error {
-                // What never came there has begun nothing.
-                ClientError::Unreachable { asked, .. } => *asked || unanswered.is_some(),
+                // What never came there has begun nothing, and nobody may be there.
+                ClientError::Unreachable { asked, .. } => *asked || reached,
                 other => other.is_away(),
             };
             if !goes_on {
@@ -268,7 +270,9 @@ impl Client {
                 Some(rest) => bound = rest,
                 None => return Err(error),
             }
-            unanswered = matches!(error, ClientError::Unreachable { .. }).then_some(error);
+            reached = true;
+            unanswered =
+                matches!(error, ClientError::Unreachable { asked: true, .. }).then_some(error);
         }
     }
 
@@ -403,28 +407,21 @@ impl Client {
         let mut response = request.call().map_err(|e| self.unreachable(e))?;
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(self.largest);
-        let bytes = body.read_to_vec().map_err(|error| match error {
-            ureq::Error::Timeout(Timeout::RecvBody) => {
-                let reason = format!("it took longer than {:?}", self.file_bound);
-                ClientError::Unfinished { server: self.server.clone(), reason }
-            }
-            other => self.unread(other),
-        })?;
+        let bytes = body.read_to_vec().map_err(|e| self.unread(e, self.file_bound))?;
         match (200..300).contains(&status) {
             true => Ok(bytes),
             false => Err(self.problem(status, &String::from_utf8_lossy(&bytes))),
         }
     }
 
-    /// Why a body could not be read.
-    fn unread(&self, error: ureq::Error) -> ClientError {
-        match error {
-            ureq::Error::BodyExceedsLimit(most) => {
-                let reason = format!("it has more than {most} bytes");
-                ClientError::Unfinished { server: self.server.clone(), reason }
-            }
-            other => self.unreachable(other),
-        }
+    /// Why a body could not be read, which had so long.
+    fn unread(&self, error: ureq::Error, bound: Duration) -> ClientError {
+        let reason = match error {
+            ureq::Error::BodyExceedsLimit(most) => format!("it has more than {most} bytes"),
+            ureq::Error::Timeout(Timeout::RecvBody) => format!("it took longer than {bound:?}"),
+            other => return self.unreachable(other),
+        };
+        ClientError::Unfinished { server: self.server.clone(), reason }
     }
 
     fn unreachable(&self, error: ureq::Error) -> ClientError {
@@ -476,7 +473,7 @@ impl Client {
         let mut response = result.map_err(|e| self.unreachable(e))?;
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(self.largest);
-        Ok((status, body.read_to_string().map_err(|e| self.unread(e))?))
+        Ok((status, body.read_to_string().map_err(|e| self.unread(e, self.body_bound))?))
     }
 
     fn read<T: DeserializeOwned>(
@@ -534,6 +531,35 @@ mod tests {
         assert!(!asked(Some("k")) && !asked(None));
     }
 
+    /// It says that it is full or stops, is away for a moment, and does what it is asked.
+    #[test]
+    fn a_manager_that_was_there_is_waited_for_while_it_restarts() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let says = |listener: &TcpListener, status: u16, body: &str| {
+            let mut stream = listener.accept().unwrap().0;
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {length}");
+            write!(stream, "{head}\r\n\r\n{body}").unwrap();
+        };
+        let restarts = std::thread::spawn(move || {
+            let stopping = serde_json::json!({
+                "type": "/v1/problems/stopping", "title": "", "status": 503, "code": "stopping",
+                "detail": "", "transient": true,
+            });
+            says(&listener, 503, &stopping.to_string());
+            drop(listener);
+            // It is asked again meanwhile.
+            std::thread::sleep(3 * AWAY_TURN);
+            says(&TcpListener::bind(address).unwrap(), 200, "7");
+        });
+        let client = Client::new(&address.to_string()).patient_for(AWAY_BOUND);
+        assert_eq!(client.post::<u8>("/v1/allocations", &(), Some("k")).unwrap(), 7);
+        restarts.join().unwrap();
+    }
+
     /// A manager that hangs takes the connection and says nothing.
     #[test]
     fn a_manager_that_hangs_is_not_waited_for_longer_than_one_that_is_away() {
@@ -577,8 +603,14 @@ mod tests {
         let error = client.bytes_patiently("/v1/backup").unwrap_err();
         let says =
             format!("what {server} answers was not read to its end: it took longer than 100ms");
-        assert_eq!((error.to_string(), error.is_away()), (says, false));
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        assert_eq!((error.to_string(), error.is_away()), (says.clone(), false));
+        let client = Client { body_bound: Duration::from_millis(100), ..client };
+        let of_text = client.get_patiently::<String>("/").unwrap_err();
+        let of_post = client.post::<String>("/", &(), Some("k")).unwrap_err();
+        for error in [of_text, of_post] {
+            assert_eq!((error.to_string(), error.is_away()), (says.clone(), false));
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
 
         let (server, asked) = begins("HTTP/1.1 200 x\r\ncontent-length: 10\r\n\r\n\"34567890\"");
         assert_eq!(Client::new(&server).bytes("/").unwrap(), b"\"34567890\"");
