@@ -20,7 +20,7 @@ pub(super) fn root_complex(
     tables: &Tables,
     session: &Session,
 ) -> Option<RootComplexView> {
-    let RootComplex::Away { since } = session.root_complex()? else {
+    let RootComplex::Away { since, .. } = session.root_complex()? else {
         return Some(RootComplexView { present: true, away_ms: None, taken_back_in_ms: None });
     };
     let left = manager

@@ -102,7 +102,7 @@ impl Registry {
     /// The hosts that are connected and have no root complex, and since when.
     pub fn hosts_without_root_complex(&self) -> Vec<(NodeName, Instant)> {
         let away = |session: Arc<Session>| match session.root_complex() {
-            Some(RootComplex::Away { since }) if session.is_ready() => {
+            Some(RootComplex::Away { since, .. }) if session.is_ready() => {
                 Some((session.name().clone(), since))
             }
             _ => None,
@@ -110,13 +110,13 @@ impl Registry {
         self.all().into_iter().filter_map(away).collect()
     }
 
-    /// That a host has no root complex, and for how long, for a person; nothing if it has one or
-    /// is not connected.
+    /// That a host has no root complex, and since when, for a person; nothing if it has one or is not
+    /// connected. Not for how long: what shows it would change by itself, and its entity tag with it.
     pub fn no_root_complex(&self, host: &NodeName) -> Option<String> {
         match self.root_complex(host)? {
             RootComplex::Present => None,
-            RootComplex::Away { since } => {
-                Some(format!("{host} has had no root complex for {} s", since.elapsed().as_secs()))
+            RootComplex::Away { at, .. } => {
+                Some(format!("{host} has had no root complex since {at}"))
             }
         }
     }

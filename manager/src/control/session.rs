@@ -80,6 +80,8 @@ pub enum RootComplex {
     Away {
         /// Since it was found so, on this connection.
         since: Instant,
+        /// The same for people.
+        at: Timestamp,
     },
 }
 
@@ -265,7 +267,7 @@ impl Session {
         if before != Some(present) {
             *root_complex = Some(match present {
                 true => RootComplex::Present,
-                false => RootComplex::Away { since: Instant::now() },
+                false => RootComplex::Away { since: Instant::now(), at: Timestamp::now() },
             });
         }
         before.unwrap_or(true) != present

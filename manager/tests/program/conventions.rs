@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 /// A host with four ports and two boxes, of which one lends the host two devices.
 fn pool(manager: &Manager) -> [Fake; 3] {
@@ -208,6 +209,28 @@ fn what_has_not_changed_is_not_sent_and_what_has_is_not_overwritten() {
         manager.raw("POST", "/v1/allocations", &[("if-match", "*")], Some("{}"));
     let problem: Value = serde_json::from_str(&problem).unwrap();
     assert_eq!((status, &problem["field"]), (400, &json!("if-match")));
+}
+
+#[test]
+fn an_operation_that_waits_is_no_other_one_a_second_later() {
+    let manager = Manager::with_timing(&[("enumeration_ms", 3_600_000)]);
+    let at_host = Fake::join(manager.control, host("host1", 4), "");
+    let _box = Fake::join(manager.control, boxed("box1", 2), "nvme");
+    manager.wait_ready(&["host1", "box1"]);
+    at_host.with(|s| s.enumerates = false);
+    at_host.set_root_complex(false);
+    manager.wait_event("root-complex-lost", "host1");
+    manager.text(&["allocate", "--host", "host1", "--no-wait"]);
+    manager.wait_phase("bound");
+    let seen = tag(&manager, "/v1/operations/op-1", "").1.unwrap();
+    let text = manager.get("/v1/operations/op-1").to_string();
+    assert!(text.contains("host1 has had no root complex since 20"), "{text}");
+    std::thread::sleep(Duration::from_millis(1100));
+    let again = tag(&manager, "/v1/operations/op-1", &format!("if-none-match: {seen}\r\n"));
+    assert_eq!(again, (304, Some(seen.clone())));
+    let cancel = ("POST", "/v1/operations/op-1/cancel");
+    let (status, answer) = change(&manager, cancel, &seen, None);
+    assert_eq!(status, 202, "{answer}");
 }
 
 #[test]
