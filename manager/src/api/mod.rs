@@ -24,6 +24,7 @@ mod proxies;
 mod recordings;
 pub mod server;
 mod tables;
+mod unread;
 mod unstuck;
 mod views;
 
@@ -150,6 +151,7 @@ pub fn router(manager: App) -> Router {
         .layer(axum::middleware::from_fn(conditional::tags))
         .layer(axum::middleware::from_fn(described::refuse_others))
         .layer(axum::middleware::from_fn_with_state(manager.clone(), observe::observe))
+        .layer(axum::middleware::from_fn_with_state(manager.clone(), unread::read))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(manager)
 }

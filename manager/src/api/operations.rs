@@ -2,7 +2,7 @@
 
 use super::App;
 use super::conditional::{IfMatch, shown};
-use super::extract::{Octets, Params, Segments, parse};
+use super::extract::{Params, Segments, parse};
 use super::listing::{Listing, Paging};
 use crate::operations::obstacle;
 use crate::records::Topic;
@@ -155,8 +155,6 @@ pub(super) async fn cancel(
     State(manager): State<App>,
     Segments(id): Segments<String>,
     if_match: IfMatch,
-    // A body that nobody reads would have the connection reset, and the answer lost with it.
-    _: Octets,
 ) -> Result<(StatusCode, Json<OperationRecord>), Problem> {
     let id: OperationId = parse("id", &id)?;
     let changed = manager.records.change(|txn| {

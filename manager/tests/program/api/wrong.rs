@@ -75,6 +75,17 @@ fn requests_that_are_wrong_say_in_which_field() {
     assert_eq!((status, &two["field"]), (400, &json!("idempotency-key")), "{two}");
     let (status, too_large) = problem(post(&format!(r#"{{"host": "{}"}}"#, "x".repeat(70_000))));
     assert_eq!((status, &too_large["code"]), (413, &json!("body-too-large")));
+    // Also where nobody reads so much: who sends it all hears why it is refused.
+    let large = "x".repeat(32 << 20);
+    let prefers = [("prefer", "wait=abc")];
+    for (path, headers, answer, said) in [
+        ("/v1/inventory", &[][..], 413, ("code", "body-too-large")),
+        ("/v1/inventory?x=1", &[], 400, ("field", "x")),
+        ("/v1/inventory", &prefers, 400, ("field", "prefer")),
+    ] {
+        let (status, problem) = problem(manager.raw("PUT", path, headers, Some(&large)));
+        assert_eq!((status, &problem[said.0]), (answer, &json!(said.1)), "{path}: {problem}");
+    }
     let plain = [("content-type", "text/plain")];
     let (status, media) = problem(manager.raw("POST", "/v1/allocations", &plain, Some("{}")));
     assert_eq!((status, &media["code"]), (415, &json!("unsupported-media-type")));
