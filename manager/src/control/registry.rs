@@ -1,7 +1,7 @@
 //! Who is connected.
 
-use super::Session;
 use super::session::RootComplex;
+use super::{MAX_PROXIES, Session};
 use crate::planner::Liveness;
 use crate::types::{NodeName, Timestamp};
 use std::collections::{BTreeSet, HashMap};
@@ -21,6 +21,14 @@ struct Left {
     at: Timestamp,
     /// What is decided goes by it: nobody sets this clock.
     since: Instant,
+}
+
+/// Why a proxy is not entered.
+pub enum NoEntry {
+    /// It is connected already, by this.
+    There(Arc<Session>),
+    /// [`MAX_PROXIES`] others are connected.
+    Full,
 }
 
 /// The connected proxies by name.
@@ -62,12 +70,12 @@ impl Registry {
         self.sessions.read().expect("no one panics while holding it").len()
     }
 
-    /// Enters a proxy. When it is connected already, nothing happens and the one that is there is
-    /// given back.
-    pub fn enter(&self, session: &Arc<Session>) -> Result<(), Arc<Session>> {
+    /// Enters a proxy, unless it is connected already, or there is no room for one more.
+    pub fn enter(&self, session: &Arc<Session>) -> Result<(), NoEntry> {
         let mut sessions = self.sessions.write().expect("no one panics while holding it");
         match sessions.get(session.name()) {
-            Some(there) if there.close_reason().is_none() => Err(there.clone()),
+            Some(there) if there.close_reason().is_none() => Err(NoEntry::There(there.clone())),
+            None if sessions.len() >= MAX_PROXIES => Err(NoEntry::Full),
             _ => {
                 sessions.insert(session.name().clone(), session.clone());
                 Ok(())

@@ -1,5 +1,6 @@
 //! Accepts proxies and serves each until it goes.
 
+use super::registry::NoEntry;
 use super::session::{Identity, Session};
 use super::wire::{self, Heard, Reader, WireError};
 use super::{MAX_PROXIES, MAX_STRANGERS, events, handshake};
@@ -176,9 +177,7 @@ async fn welcome(
     match name.ok().and_then(|name| manager.registry.get(&name)) {
         // It takes the place that it has.
         Some(there) => make_room(&there, hello)?,
-        None if manager.registry.count() >= MAX_PROXIES => {
-            return Err(format!("{MAX_PROXIES} proxies are connected, which is the limit"));
-        }
+        None if manager.registry.count() >= MAX_PROXIES => return Err(full()),
         None => {}
     }
     let identity: Identity = handshake::admit(manager, hello, remote).await?;
@@ -194,9 +193,15 @@ async fn welcome(
                 let name = entered.session.name();
                 return Err(format!("{name} was forgotten just now; connect again"));
             }
-            Err(there) => make_room(&there, hello)?,
+            Err(NoEntry::There(there)) => make_room(&there, hello)?,
+            // Others came in while it was admitted.
+            Err(NoEntry::Full) => return Err(full()),
         }
     }
+}
+
+fn full() -> String {
+    format!("{MAX_PROXIES} proxies are connected, which is the limit")
 }
 
 /// Whether the records still have a proxy that is entered now. From here on it is not forgotten.
@@ -443,12 +448,21 @@ mod tests {
         let records = Records::open(Arc::new(EmbeddedStore::open(&path).unwrap()), &path).unwrap();
         let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
         let (first, _queue) = welcome(&manager, &hello("host0", 1), REMOTE).await.unwrap();
-        for n in 1..MAX_PROXIES {
+        for n in 2..MAX_PROXIES {
             let name = NodeName::new(format!("host{n}")).unwrap();
             let identity = Identity { name, ..first.session.identity().clone() };
             let session = Arc::new(Session::new(identity, manager.term()).0);
             manager.registry.enter(&session).map_err(drop).unwrap();
         }
+        // Two come for the last place at the same time.
+        let (one, other) = (hello("one", 1), hello("other", 1));
+        let (one, other) =
+            tokio::join!(welcome(&manager, &one, REMOTE), welcome(&manager, &other, REMOTE));
+        let (Ok(_in), Err(refusal)) = (if one.is_ok() { (one, other) } else { (other, one) })
+        else {
+            panic!("both came in, or nobody");
+        };
+        assert!(refusal.contains("the limit"), "{refusal}");
         let refusal = welcome(&manager, &hello("one-more", 1), REMOTE).await.err().unwrap();
         assert!(refusal.contains("the limit"), "{refusal}");
         let refusal = welcome(&manager, &hello("host0", 2), REMOTE).await.err().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::common::fake::{Fake, boxed, fresh, host, receive, send};
 use crate::common::{LONG, Manager, eventually};
-use proxy_core::control::{FromProxy, MAX_MESSAGE, Name, RoleKind, ToProxy};
+use proxy_core::control::{FromProxy, MAX_MESSAGE, Name, Request, RoleKind, ToProxy};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -87,7 +87,8 @@ fn a_number_that_is_anothers_by_now_is_refused_with_what_to_do() {
 
 #[test]
 fn another_proxy_of_the_same_name_waits_until_the_first_is_gone() {
-    let manager = Manager::start();
+    const DOUBT: Duration = Duration::from_secs(1);
+    let manager = Manager::with_timing(&[("doubt_ms", DOUBT.as_millis() as u32)]);
     let first = Fake::join(manager.control, boxed("box1", 1), "nvme");
     manager.wait_ready(&["box1"]);
     let mut spec = boxed("box1", 1);
@@ -96,8 +97,10 @@ fn another_proxy_of_the_same_name_waits_until_the_first_is_gone() {
     let reason = refusal(Fake::connect(manager.control, spec.clone(), state.clone()));
     assert!(reason.contains("box1") && reason.contains("--name"), "{reason}");
     manager.wait_event("node-refused", "box1");
-    // The first one answers, so it stays.
-    std::thread::sleep(Duration::from_millis(100));
+    // The first one is asked and answers, so it stays.
+    let asked = Request::ReadTable { from: u16::MAX };
+    eventually("the doubt", || first.with(|s| s.log.contains(&asked)).then_some(()));
+    std::thread::sleep(DOUBT + DOUBT / 2);
     assert_eq!(manager.get("/v1/nodes/box1")["connection"]["incarnation"], 1);
     first.leave();
     let second = Fake::insist(manager.control, spec, state);

@@ -217,6 +217,12 @@ pub fn check(fabric: &[FabricSpec], advertise: &[SocketAddr]) -> Result<(), Stri
             "advertise {wrong}: no address that others can send to; name one of this machine's"
         ));
     }
+    if let Some(wrong) = advertise.iter().find(|address| address.port() == 0) {
+        return Err(format!(
+            "advertise {wrong}: no port that others can send to; name the one that leads to this \
+             machine's"
+        ));
+    }
     let everywhere = fabric.iter().find(|spec| spec.is_bound_everywhere());
     if let Some(spec) = everywhere.filter(|_| advertise.is_empty()) {
         return Err(format!(
@@ -323,7 +329,7 @@ mod tests {
         let mut both = ports("eth:a");
         both.extend(ports("udp:0.0.0.0:7790"));
         assert!(check(&both, &[]).unwrap_err().contains("udp:0.0.0.0:7790"));
-        for nowhere in ["0.0.0.0:7790", "[::]:7790"] {
+        for nowhere in ["0.0.0.0:7790", "[::]:7790", "192.0.2.1:0"] {
             let error = check(&ports("udp:192.0.2.1:0"), &[nowhere.parse().unwrap()]).unwrap_err();
             assert!(error.contains(nowhere), "{error}");
         }
