@@ -5,6 +5,7 @@
 //! late is told what its request did, and never does it again.
 
 use super::Tables;
+use super::ends::Ends;
 use crate::types::{OperationId, OperationRecord, Timestamp};
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
@@ -77,8 +78,8 @@ impl Default for Begun {
 pub(super) struct Keys {
     begun: Begun,
     all: OrdMap<String, Arc<KeyRecord>>,
-    /// Those whose operation has ended, by when.
-    ended: OrdSet<(Timestamp, String)>,
+    /// Those whose operation has ended.
+    ended: Ends<String>,
     /// When that was.
     over: OrdMap<String, Timestamp>,
     /// By their operations.
@@ -96,12 +97,15 @@ impl Keys {
 
     /// Enters one, with when its operation ended, if it has.
     pub(super) fn insert(&mut self, record: Arc<KeyRecord>, ended: Option<Timestamp>) {
-        self.remove(&record.key);
         let (key, operation) = (record.key.clone(), record.operation);
+        // With the outcome of the same operation it keeps its place.
+        if self.all.get(&key).is_some_and(|old| old.operation != operation || ended.is_none()) {
+            self.remove(&key);
+        }
         self.of.insert((operation, key.clone()));
         self.all.insert(key.clone(), record);
         if let Some(at) = ended {
-            self.ended.insert((at, key.clone()));
+            self.ended.insert(key.clone());
             self.over.insert(key, at);
         }
     }
@@ -109,9 +113,8 @@ impl Keys {
     pub(super) fn remove(&mut self, key: &str) {
         if let Some(old) = self.all.remove(key) {
             self.of.remove(&(old.operation, old.key.clone()));
-            if let Some(at) = self.over.remove(key) {
-                self.ended.remove(&(at, old.key.clone()));
-            }
+            self.ended.remove(&old.key);
+            self.over.remove(key);
         }
     }
 
@@ -137,10 +140,8 @@ impl Keys {
     /// An operation has ended.
     pub(super) fn end(&mut self, operation: OperationId, at: Timestamp) {
         for key in self.of(operation) {
-            if let Some(before) = self.over.insert(key.clone(), at) {
-                self.ended.remove(&(before, key.clone()));
-            }
-            self.ended.insert((at, key));
+            self.ended.insert(key.clone());
+            self.over.insert(key, at);
         }
     }
 
@@ -165,9 +166,10 @@ impl Keys {
         self.begun.wall = Timestamp::from_millis(wall);
     }
 
-    /// The oldest whose operation has ended.
+    /// The one whose operation ended first, and when that was.
     pub(super) fn oldest(&self) -> Option<(Timestamp, String)> {
-        self.ended.get_min().cloned()
+        let key = self.ended.first()?;
+        Some((self.ended(key)?, key.clone()))
     }
 }
 

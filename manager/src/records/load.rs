@@ -2,7 +2,7 @@
 
 use super::pool::Facts;
 use super::stored::{self, Stored, readable};
-use super::tables::{EpochRecord, ForgottenRecord, Tables};
+use super::tables::{EpochRecord, ForgottenRecord, Tables, over_since};
 use super::{KeyRecord, Meta};
 use crate::store::{Record, SCHEMA_VERSION, Store, StoreError, Table};
 use crate::types::{
@@ -45,7 +45,10 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
     for record in read::<AllocationRecord>(store, path)? {
         tables.insert_allocation(Arc::new(record));
     }
-    for record in read::<OperationRecord>(store, path)? {
+    // What is left of the order in which they ended.
+    let mut operations = read::<OperationRecord>(store, path)?;
+    operations.sort_by_key(over_since);
+    for record in operations {
         tables.insert_operation(Arc::new(record));
     }
     for record in read::<BindingRecord>(store, path)? {
@@ -53,7 +56,9 @@ pub(super) fn load(store: &dyn Store, path: &Path) -> Result<Tables, StoreError>
         let operation = record.operation.filter(|id| tables.operations.get(id).is_some());
         tables.insert_binding(Arc::new(BindingRecord { operation, ..record }));
     }
-    for record in read::<KeyRecord>(store, path)? {
+    let mut keys = read::<KeyRecord>(store, path)?;
+    keys.sort_by_key(|record| tables.key_ended(record));
+    for record in keys {
         tables.insert_key(Arc::new(record));
     }
     tables.sort_events(read::<EventRecord>(store, path)?);

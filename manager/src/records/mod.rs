@@ -5,6 +5,7 @@
 //! only then shows the copy to everybody. Changes that come while a write is on its way share the
 //! next one. What could not be written never was.
 
+mod ends;
 mod holds;
 mod inspect;
 mod kept;

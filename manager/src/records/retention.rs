@@ -1,6 +1,7 @@
 //! How long what is over is kept: operations that have ended, and the events that tell their
 //! stories.
 
+use super::tables::over_since;
 use super::{MAX_EVENTS, Tables};
 use crate::types::{EventKind, EventRecord, OperationId, Timestamp};
 use imbl::OrdMap;
@@ -128,7 +129,8 @@ impl Tables {
     /// The ended operation that goes next, if one has to.
     pub(super) fn surplus(&self, now: Timestamp) -> Option<OperationId> {
         let count = self.ended_count();
-        let &(ended, id) = self.ended.get_min()?;
+        let &id = self.ended.first()?;
+        let ended = over_since(self.operations.get(&id)?);
         let Retention { operations_least, operations_most, .. } = self.retention;
         let old = count > operations_least && self.retention.is_over(ended, now);
         (old || count > operations_most || self.stories_are_full()).then_some(id)

@@ -1,5 +1,6 @@
 //! A snapshot of all records, with the indexes that questions are answered from.
 
+use super::ends::Ends;
 use super::keys::Keys;
 use super::pool::PoolIndex;
 use super::retention::{Retention, Stories};
@@ -70,8 +71,8 @@ pub struct Tables {
     owed_by: OrdSet<(u64, ErasureId)>,
     /// The names of proxies that were forgotten, by their numbers: no more than there are numbers.
     pub(super) forgotten: OrdMap<NodeId, NodeName>,
-    /// Operations that have ended, by when.
-    pub(super) ended: OrdSet<(Timestamp, OperationId)>,
+    /// Operations that have ended.
+    pub(super) ended: Ends<OperationId>,
     pub(super) pool: PoolIndex,
 }
 
@@ -417,7 +418,7 @@ impl Tables {
         if record.state.is_final() {
             self.running.remove(&record.id);
             self.keys.end(record.id, over_since(&record));
-            self.ended.insert((over_since(&record), record.id));
+            self.ended.insert(record.id);
         } else {
             self.running.insert(record.id);
         }
@@ -427,22 +428,27 @@ impl Tables {
     pub(super) fn remove_operation(&mut self, id: OperationId) -> Option<Arc<OperationRecord>> {
         let record = self.operations.remove(&id)?;
         self.running.remove(&id);
-        self.ended.remove(&(over_since(&record), id));
+        self.ended.remove(&id);
         Some(record)
     }
 
     pub(super) fn insert_key(&mut self, record: Arc<KeyRecord>) {
-        let ended = match (self.operations.get(&record.operation), &record.outcome) {
+        let ended = self.key_ended(&record);
+        self.keys.insert(record, ended);
+    }
+
+    /// When the operation of a key ended; nothing while it runs.
+    pub(super) fn key_ended(&self, record: &KeyRecord) -> Option<Timestamp> {
+        match (self.operations.get(&record.operation), &record.outcome) {
             (Some(operation), _) if !operation.state.is_final() => None,
             (Some(operation), _) => Some(over_since(operation)),
             (None, Some(outcome)) => Some(over_since(outcome)),
             (None, None) => Some(record.since),
-        };
-        self.keys.insert(record, ended);
+        }
     }
 }
 
 /// When an operation ended.
-fn over_since(operation: &OperationRecord) -> Timestamp {
+pub(super) fn over_since(operation: &OperationRecord) -> Timestamp {
     operation.ended.unwrap_or(operation.started)
 }

@@ -432,6 +432,32 @@ async fn operations_that_ended_go_by_age_and_number_and_those_that_run_stay() {
     assert_eq!(ids(&keeping(&store, 2, 4)), ids(&records), "memory and store agree");
 }
 
+/// What ends while the wall clock is behind is no older than what ended before.
+#[tokio::test]
+async fn a_clock_that_is_set_back_has_what_ended_last_stay() {
+    let store = Arc::default();
+    let records = keeping(&store, 1, 1);
+    for hours in [0, 1, 2] {
+        let ends = move |txn: &mut Txn| {
+            let id = add_ended(txn, hours);
+            key(txn, &format!("key-{}", id.0), id, txn.now());
+        };
+        records.apply(ends).await.unwrap();
+    }
+    assert_eq!(ids(&records), [3]);
+    // The same of keys, of which no more are kept.
+    let tables = records.snapshot();
+    let oldest = std::iter::successors(Some((*tables).clone()), |tables| {
+        let mut tables = tables.clone();
+        let key = tables.keys.oldest()?.1;
+        tables.keys.remove(&key);
+        Some(tables)
+    });
+    let keys: Vec<_> = oldest.map_while(|tables| Some(tables.keys.oldest()?.1)).collect();
+    assert_eq!(keys, ["key-1", "key-2", "key-3"]);
+    assert_eq!(ids(&keeping(&store, 1, 1)), [3]);
+}
+
 #[tokio::test]
 async fn stories_are_kept_as_long_as_their_operations() {
     let store = Arc::default();
