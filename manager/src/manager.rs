@@ -10,7 +10,7 @@ use crate::operations::deadlines::Deadlines;
 use crate::operations::grace::Countdowns;
 use crate::recorder::recordings::Recordings;
 use crate::records::Records;
-use crate::types::{AuditRecord, EventKind, EventRecord};
+use crate::types::{AuditRecord, EventKind, EventRecord, Problem};
 use proxy_core::control::Term;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -143,10 +143,10 @@ impl Manager {
     /// Records an event before going on.
     pub async fn event_now(&self, event: EventRecord) {
         let recorded = self.records.apply(|txn| {
-            txn.event(event);
+            txn.event(event.clone());
         });
         if let Err(problem) = recorded.await {
-            tracing::error!("an event is lost: {problem}");
+            lost(&event, &problem);
         }
     }
 
@@ -198,13 +198,18 @@ impl Manager {
                 return;
             }
             let recorded = self.records.apply(|txn| {
-                events.into_iter().for_each(|event| txn.event(event));
+                events.iter().for_each(|event| txn.event(event.clone()));
             });
             if let Err(problem) = recorded.await {
-                tracing::error!("events are lost: {problem}");
+                events.iter().for_each(|event| lost(event, &problem));
             }
         }
     }
+}
+
+/// The log has what the records do not.
+fn lost(event: &EventRecord, problem: &Problem) {
+    tracing::error!(kind = %event.kind, "an event is lost: {}: {problem}", event.detail);
 }
 
 /// What waits in a queue and shares one write; nothing when it is empty after `last` was told that

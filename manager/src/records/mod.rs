@@ -247,6 +247,9 @@ impl Records {
 
     fn publish(&self, tables: Arc<Tables>, touched: Touched) {
         *self.current.write().expect("no one panics while holding it") = tables;
+        for event in &touched.events {
+            tracing::info!(kind = %event.kind, sequence = event.sequence, "{}", event.detail);
+        }
         self.topics.tell(&touched);
         self.touch(touched.bindings);
     }

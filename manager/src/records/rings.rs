@@ -12,7 +12,7 @@ impl Txn {
     pub fn audit(&mut self, mut entry: AuditRecord) {
         entry.sequence = self.with_meta(|meta| take(&mut meta.next_audit));
         entry.at = self.now;
-        let (sequence, ring) = (entry.sequence, Tables::audit_mut);
+        let (sequence, ring, entry) = (entry.sequence, Tables::audit_mut, Arc::new(entry));
         if let Some(oldest) = self.push(ring, MAX_AUDIT, sequence, entry) {
             self.delete::<AuditRecord>(&oldest.sequence);
         }
@@ -29,9 +29,8 @@ impl Txn {
     fn add_event(&mut self, mut event: EventRecord) {
         event.sequence = self.with_meta(|meta| take(&mut meta.next_event));
         event.at = self.now;
-        tracing::info!(kind = %event.kind, sequence = event.sequence, "{}", event.detail);
-        self.touched.events = true;
-        let (sequence, ring) = (event.sequence, Tables::events_mut);
+        let (sequence, ring, event) = (event.sequence, Tables::events_mut, Arc::new(event));
+        self.touched.events.push(event.clone());
         if let Some(oldest) = self.push(ring, MAX_EVENTS, sequence, event) {
             for sequence in self.tables.leave_ring(oldest) {
                 self.delete::<EventRecord>(&sequence);
@@ -46,9 +45,8 @@ impl Txn {
         ring: fn(&mut Tables) -> &mut Kept<u64, T>,
         most: usize,
         sequence: u64,
-        record: T,
+        record: Arc<T>,
     ) -> Option<Arc<T>> {
-        let record = Arc::new(record);
         self.put(&record);
         let ring = ring(&mut self.tables);
         ring.insert(sequence, record);

@@ -56,7 +56,7 @@ impl Topics {
         touched.ended.iter().copied().map(Topic::End).for_each(tell);
         let classes = [
             (!touched.operations.is_empty(), Topic::Operations),
-            (touched.events, Topic::Events),
+            (!touched.events.is_empty(), Topic::Events),
             (touched.erasures, Topic::Erasures),
             (touched.rollout, Topic::Rollout),
         ];

@@ -2,7 +2,7 @@
 
 use super::stored::{Key, Stored};
 use crate::store::{Change, Table};
-use crate::types::{BindingId, OperationId};
+use crate::types::{BindingId, EventRecord, OperationId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -70,7 +70,8 @@ pub(super) struct Touched {
     /// Those of them that have ended.
     pub(super) ended: BTreeSet<OperationId>,
     pub(super) erasures: bool,
-    pub(super) events: bool,
+    /// What happened, told to the log when it is written.
+    pub(super) events: Vec<Arc<EventRecord>>,
     pub(super) rollout: bool,
 }
 
@@ -81,7 +82,7 @@ impl Touched {
         self.operations.extend(later.operations);
         self.ended.extend(later.ended);
         self.erasures |= later.erasures;
-        self.events |= later.events;
+        self.events.extend(later.events);
         self.rollout |= later.rollout;
     }
 }

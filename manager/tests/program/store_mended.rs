@@ -4,6 +4,7 @@ use crate::common::fake::{Fake, boxed, host};
 use crate::common::{Manager, eventually};
 use crate::store_faults::limit;
 use proxy_core::control::{BindingFailure, Event, PortState};
+use serde_json::json;
 use tlp_codec::ids::PortId;
 
 /// A manager that reads no table because of the time, with a host and a box.
@@ -36,6 +37,25 @@ fn what_a_host_lets_go_while_nothing_can_be_written_is_taken_back() {
     manager.wait_slot("box1/1", "free");
     assert!(at_host.with(|s| s.ports.is_empty()) && at_box.bound(1).is_none());
     assert!(!manager.has_event("rebinding", "box1/1"));
+}
+
+#[test]
+fn the_log_says_that_it_can_be_written_when_it_can() {
+    const SAYS: &str = "the store can be written again; it could not since";
+    let (manager, _host, _box) = pool();
+    limit(&manager, Some(4096));
+    let body = json!({"place": "box1/2", "reason": "not written"});
+    assert_eq!(manager.request("POST", "/v1/holds", Some(&body)).0, 503);
+    // It is tried each second.
+    eventually("a few tries", || {
+        (manager.log().matches("ERROR manager::records").count() > 5).then_some(())
+    });
+    let log = manager.log();
+    assert!(!log.contains(SAYS) && !log.contains("box1/2 is held"), "{log}");
+    limit(&manager, None);
+    wait_log(&manager, SAYS);
+    manager.wait_event("store-recovered", "since");
+    assert_eq!(manager.log().matches(SAYS).count(), 1);
 }
 
 #[test]
