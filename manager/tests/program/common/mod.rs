@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what has to come. Only a broken manager takes so long.
@@ -37,6 +38,8 @@ pub struct Manager {
     pub control: SocketAddr,
     pub term: u64,
     child: Option<Child>,
+    /// Writes its log, as long as it runs.
+    scribe: Option<JoinHandle<()>>,
     settings: String,
 }
 
@@ -69,6 +72,7 @@ impl Manager {
             control: nowhere,
             term: 0,
             child: None,
+            scribe: None,
             settings: format!("{other}[timing]\n{}", lines.collect::<String>()),
         };
         manager.run();
@@ -91,6 +95,7 @@ impl Manager {
         let ready = self.path("ready.json");
         let _ = std::fs::remove_file(&ready);
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("log"));
+        let mut log = log.unwrap();
         let mut child = self
             .command()
             .args(["serve", "--config", "manager.toml", "--store", "store.redb"])
@@ -98,11 +103,17 @@ impl Manager {
             .args(["--listen", &self.api.to_string(), "--control", &self.control.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log.unwrap())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        // Not by itself: where its files may not grow, the log still does.
+        let mut says = child.stderr.take().unwrap();
+        self.scribe = Some(std::thread::spawn(move || {
+            let _ = std::io::copy(&mut says, &mut log);
+        }));
         let text = eventually("the ready file", || {
             if let Some(status) = child.try_wait().unwrap() {
+                self.written();
                 panic!("the manager ended with {status}: {}", self.log());
             }
             std::fs::read_to_string(&ready).ok()
@@ -128,6 +139,12 @@ impl Manager {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+        self.written();
+    }
+
+    /// Waits until all that it said is in its log.
+    fn written(&mut self) {
+        self.scribe.take().unwrap().join().unwrap();
     }
 
     /// Asks it to stop and waits until it did.
@@ -135,7 +152,9 @@ impl Manager {
         let mut child = self.child.take().unwrap();
         let pid = child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        eventually("the end of the manager", || child.try_wait().unwrap())
+        let status = eventually("the end of the manager", || child.try_wait().unwrap());
+        self.written();
+        status
     }
 
     /// Runs a command against it.
@@ -269,6 +288,7 @@ impl Drop for Manager {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
+            let _ = self.scribe.take().map(JoinHandle::join);
         }
         if std::thread::panicking() {
             eprintln!("--- the manager's log\n{}", self.log());
