@@ -10,6 +10,7 @@
 mod carried;
 pub mod clock;
 pub mod collect;
+mod end;
 pub mod join;
 pub mod latency;
 mod network;

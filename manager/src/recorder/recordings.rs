@@ -6,7 +6,7 @@
 use super::HEADER;
 use super::clock::Anchor;
 use super::collect::Collected;
-use super::tap::{self, Piece, Upto, Watch, WatchError};
+use super::end::End;
 use super::{join, pcapng, perfetto};
 use crate::control::Session;
 use crate::manager::Manager;
@@ -17,6 +17,7 @@ use crate::types::{
 use manager_client::views::{EndReason, Ended, Format, NotRecorded};
 use proxy_core::recorder::Recorded;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
@@ -33,9 +34,6 @@ pub const MAX_LIMIT: u64 = 256 << 20;
 
 /// The longest that one may run, milliseconds.
 pub const MAX_DURATION_MS: u32 = 3_600_000;
-
-/// How long the proxies have to give what they recorded before the end.
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether the binding still stands.
 const LOOK: Duration = Duration::from_millis(100);
@@ -200,66 +198,6 @@ fn wanted(wish: &Wish, binding: &BindingRecord, here: Role, peer: NodeId) -> Vec
     binding.keys().map(|binding| Recorded { peer, binding, one_in, tlps, frames }).collect()
 }
 
-/// Why a proxy is not recorded, for whoever asked for it.
-pub fn watch_problem(error: WatchError, name: &NodeName) -> Problem {
-    match error {
-        WatchError::Request(error) => error.problem(name),
-        WatchError::Full => Problem::new(ProblemCode::LimitReached, format!("{name}: {error}")),
-    }
-}
-
-/// One end of a binding that is recorded: its proxy, what comes from it, and what was kept of that.
-struct End {
-    session: Arc<Session>,
-    /// None where the proxy has no recorder.
-    watch: Option<Watch>,
-    collected: Collected,
-}
-
-impl End {
-    async fn begin(
-        session: Arc<Session>,
-        list: Vec<Recorded>,
-        bound: Duration,
-        anchor: Anchor,
-    ) -> Result<Self, Problem> {
-        let (watch, wanted) = match tap::watch(&session, list.clone(), bound).await {
-            Ok(watch) => (Some(watch), list),
-            Err(error) if error.is_for_want_of_a_recorder() => (None, Vec::new()),
-            Err(error) => return Err(watch_problem(error, session.name())),
-        };
-        Ok(Self { session, watch, collected: Collected::new(wanted, anchor) })
-    }
-
-    /// The next piece; `None` when the proxy's connection ended.
-    async fn next(&mut self) -> Option<Arc<Piece>> {
-        match &mut self.watch {
-            Some(watch) => watch.next().await,
-            None => {
-                self.session.closed().await;
-                None
-            }
-        }
-    }
-
-    /// Takes what was recorded until a point in time, as long as there is room for so many bytes.
-    async fn drain(&mut self, until: Instant, room: usize) {
-        let Some(watch) = &mut self.watch else { return };
-        let (most, mut upto) = (self.collected.bytes + room, Upto::new(until));
-        let rest = async {
-            while let Some(piece) = watch.next().await {
-                if self.collected.bytes < most {
-                    self.collected.take(&piece);
-                }
-                if upto.is_reached(&piece) {
-                    return;
-                }
-            }
-        };
-        let _ = tokio::time::timeout(DRAIN, rest).await;
-    }
-}
-
 /// Which of both ends has no recorder, if it is one, and not the one that is to be seen from.
 fn not_recorded(seen_from: Role, host: &End, boxed: &End) -> Result<Option<NotRecorded>, Problem> {
     let refused = |detail| Err(Problem::new(ProblemCode::ProxyRefused, detail));
@@ -303,8 +241,9 @@ pub async fn start(manager: &Arc<Manager>, wish: Wish) -> Result<Arc<Recording>,
     let at_box = wanted(&wish, &binding, Role::Box, nodes.0.node);
     // The box first: what the host asks then is stamped at both ends from the beginning.
     let anchor = Anchor::now();
-    let boxed = End::begin(boxed, at_box, bound, anchor).await?;
-    let host = End::begin(host, at_host, bound, anchor).await?;
+    let mut boxed = End::begin(boxed, at_box, bound, anchor).await?;
+    let begun = End::begin(host, at_host, bound, anchor);
+    let host = boxed.read_during(begun, wish.limit as usize).await?;
     let not_recorded = not_recorded(wish.seen_from, &host, &boxed)?;
     let recording = {
         let mut state = manager.recordings.state();
@@ -344,8 +283,9 @@ impl Run {
         let (now, limit) = (Instant::now(), self.recording.wish.limit as usize);
         // Its limit may be what ended it.
         let room = limit.saturating_sub(self.host.collected.bytes + self.boxed.collected.bytes);
+        let room = AtomicUsize::new(room);
         // Both at a time: whoever is not read holds up everybody who reads that proxy.
-        tokio::join!(self.host.drain(now, room), self.boxed.drain(now, room));
+        tokio::join!(self.host.drain(now, &room), self.boxed.drain(now, &room));
         let Self { recording, host, boxed, .. } = self;
         let (host, boxed) = (host.collected, boxed.collected);
         let progress = Progress { ended: Some(ended), ..recording.count(&host, &boxed) };

@@ -167,6 +167,14 @@ pub async fn watch(
     Ok(watch)
 }
 
+/// As if it recorded for this watcher.
+#[cfg(test)]
+pub(super) fn watched(session: &Arc<Session>) -> Watch {
+    let (pieces, receiver) = mpsc::channel(PIECES);
+    session.tap.state().watchers.push(Watcher { id: 0, wanted: Vec::new(), pieces, started: None });
+    Watch { session: session.clone(), id: 0, pieces: receiver }
+}
+
 /// What satisfies all.
 fn union<'a>(all: impl Iterator<Item = &'a Vec<Recorded>>) -> Vec<Recorded> {
     let mut list: Vec<Recorded> = Vec::new();
@@ -216,7 +224,7 @@ impl Tap {
         }
     }
 
-    async fn give(&self, piece: Piece) {
+    pub(super) async fn give(&self, piece: Piece) {
         let piece = Arc::new(piece);
         let senders: Vec<_> = self.state().watchers.iter().map(|w| w.pieces.clone()).collect();
         for sender in senders {
