@@ -156,10 +156,14 @@ impl Meta {
                 *own = next.max(*own);
             }
         }
+        let known = self.term.max(self.highest_term_seen);
         self.begin_generation(path, shown)?;
         // There are few of them: no gap is left above those that are known to be given out.
         self.next_node = self.next_node.max(replaced.map_or(0, |replaced| replaced.next_node));
-        self.term = self.term.max(now.as_millis());
+        // The clock's terms run ahead of those that are begun one after the other: no gap is needed above
+        // one of them, and it would be the same wherever the backup is restored.
+        let now = now.as_millis();
+        self.term = if now > known { now } else { self.term + now % RESTORE_NUMBER_GAP };
         self.highest_term_seen = self.term;
         Ok(())
     }
@@ -366,6 +370,19 @@ mod tests {
         // On another machine nothing is known of it.
         let (one, other) = (restored(None, 1 << 45), restored(None, (1 << 45) + 1));
         assert!(first.term < one.term && one.term < other.term);
+        // Nor if it was restored before, a moment ago or by a clock that was ahead.
+        let backup = Meta { term: 1 << 45, highest_term_seen: 1 << 45, ..Meta::default() };
+        let restored = |now| {
+            let mut meta = backup.clone();
+            let now = Timestamp::from_millis((backup.term as i64 + now) as u64);
+            meta.begin_in_place_of(Path::new("memory"), 0, None, now).unwrap();
+            assert_eq!(meta.highest_term_seen, meta.term);
+            meta.term
+        };
+        let mut terms: Vec<u64> = [-120_000, -60_000, 60_000, 120_000].map(restored).into();
+        assert!(terms.iter().all(|term| *term > backup.term), "{terms:?}");
+        terms.dedup();
+        assert_eq!(terms.len(), 4, "{terms:?}");
     }
 
     #[test]
