@@ -162,6 +162,16 @@ fn read_again(fake: &Fake) {
     eventually("another reading", || (reads(fake) >= before + 2).then_some(()));
 }
 
+/// Puts a device into a slot of box1, and waits until the manager knows it, if it can be told from others.
+fn set_known_device(manager: &Manager, at_box: &Fake, slot: u8, serial: u64) {
+    at_box.set_device(slot, Some(serial));
+    let path = format!("/v1/boxes/box1/slots/{slot}");
+    eventually("the device", || {
+        let known = manager.get(&path)["functions"][0]["serial"] == format!("{serial:016x}");
+        (serial == 0 || known).then_some(())
+    });
+}
+
 #[test]
 fn error_messages_of_a_device_make_it_fail_and_hold_it_back() {
     let manager = manager("cordon");
@@ -300,11 +310,10 @@ fn a_device_s_health_goes_with_it() {
     let settings = "[health]\ninterval_ms = 50\ndevice_errors = 2\ncounters_ms = 50\n";
     let manager = Manager::with_settings(settings, &[]);
     let (_host, at_box) = pair(&manager);
-    at_box.set_device(1, Some(BAD));
-    manager.wait_slot("box1/1", "free");
+    set_known_device(&manager, &at_box, 1, BAD);
     // Not before counters have been read once.
     at_box.count("slot 1: fatal errors", 0);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    read_again(&at_box);
     at_box.count("slot 1: fatal errors", 1);
     manager.wait_slot("box1/1", "held");
     // Another one in its slot is well, while the bad one is nowhere.
@@ -332,13 +341,7 @@ fn a_slot_that_is_looked_at_has_no_other_device() {
     // One that can be told from others, and one that is known in its slot only.
     let serials = [(1, 0x77), (2, 0)];
     for (slot, serial) in serials {
-        at_box.set_device(slot, Some(serial));
-        let path = format!("/v1/boxes/box1/slots/{slot}");
-        eventually("the device", || {
-            let serial = format!("{serial:016x}");
-            let functions = manager.get(&path)["functions"].clone();
-            (serial == "0000000000000000" || functions[0]["serial"] == serial).then_some(())
-        });
+        set_known_device(&manager, &at_box, slot, serial);
     }
     at_box.count("slot 1: fatal errors", 0);
     at_box.count("slot 2: fatal errors", 0);
