@@ -14,6 +14,7 @@ use crate::manager::Manager;
 use crate::records::Tables;
 use crate::types::{HealthDevice, NodeName, Role, SlotAddress};
 use proxy_core::control::{Name, Reply, Request};
+use proxy_core::limits::MAX_PATHS;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +65,18 @@ impl Errors {
     }
 }
 
+impl Errors {
+    /// With an earlier reading's counters in the place of those that are missing.
+    fn or(self, before: Self) -> Self {
+        let or = |now: u64, then: u64| if now == 0 { then } else { now };
+        Self {
+            correctable: or(self.correctable, before.correctable),
+            non_fatal: or(self.non_fatal, before.non_fatal),
+            fatal: or(self.fatal, before.fatal),
+        }
+    }
+}
+
 impl Reading {
     /// From all of a proxy's counters. Those of links it gives for each of them, without a name.
     fn of(incarnation: u32, counters: &[(Name, u64)]) -> Self {
@@ -103,6 +116,26 @@ impl Reading {
         };
         let known = self.errors.keys().filter_map(|slot| Some((*slot, device(slot)?)));
         self.devices = known.collect();
+    }
+
+    /// Keeps what an earlier reading of the same life had of counters that are missing in this one, which
+    /// those are that are 0. A device's do not go away: others before them did while the pages were read,
+    /// and moved them to a page that had been read.
+    fn keep_missed(&mut self, before: &Self) {
+        if before.incarnation != self.incarnation {
+            return;
+        }
+        for (slot, then) in &before.errors {
+            let (is, was) = (self.devices.get(slot), before.devices.get(slot));
+            if is.is_some_and(|is| was.is_some_and(|was| was != is)) {
+                continue;
+            }
+            if let (None, Some(was)) = (is, was) {
+                self.devices.insert(*slot, *was);
+            }
+            let now = self.errors.entry(*slot).or_default();
+            *now = now.or(*then);
+        }
     }
 
     /// Forgets slots that are empty: what is counted there next is another device's, from 0 on.
@@ -158,7 +191,8 @@ impl Reading {
 fn of_path(name: &str) -> Option<((u16, u8), &str)> {
     let (place, what) = name.strip_prefix("path ")?.split_once(": ")?;
     let (node, path) = place.split_once('/')?;
-    Some(((node.parse().ok()?, path.parse().ok()?), what))
+    let path = path.parse().ok().filter(|path| usize::from(*path) < MAX_PATHS)?;
+    Some(((node.parse().ok()?, path), what))
 }
 
 /// A counter of a slot, `slot 3: fatal errors`, as its number and what is counted.
@@ -267,6 +301,7 @@ fn take_in(
     let before = readings.get(name);
     now.tell_devices(name, &tables, before);
     take(&manager.observed, (config, &tables), name, &now, before);
+    before.into_iter().for_each(|before| now.keep_missed(before));
     now.forget_empty(name, &tables);
     readings.insert(name.clone(), now);
 }
@@ -294,6 +329,7 @@ mod tests {
             (name("path 12/1: frames lost"), 4),
             (name("path 12: frames lost"), 1),
             (name("path 12/300: frames lost"), 1),
+            (name("path 12/8: frames lost"), 1),
             (name("box: malformed TLPs from devices"), 1),
         ];
         let reading = Reading::of(7, &counters);
@@ -302,6 +338,24 @@ mod tests {
         let (sent, lost, devices) = (vec![3, 4], vec![2], BTreeMap::new());
         let paths = BTreeMap::from([((12, 1), Traffic { sent: 90, lost: 4 })]);
         assert_eq!(reading, Reading { incarnation: 7, sent, lost, paths, errors, devices });
+    }
+
+    #[test]
+    fn what_one_reading_misses_is_not_new_in_the_next() {
+        let all = Reading::of(
+            7,
+            &[(name("slot 2: correctable errors"), 3), (name("slot 5: fatal errors"), 1)],
+        );
+        // Slot 2 was pulled while it was read.
+        for counters in [&[][..], &[(name("slot 5: correctable errors"), 1)]] {
+            let mut missed = Reading::of(7, counters);
+            missed.keep_missed(&all);
+            assert_eq!(all.errors_since(Some(&missed), 5).fatal, 0);
+        }
+        // Another life counts from 0 on.
+        let mut other = Reading::of(8, &[]);
+        other.keep_missed(&all);
+        assert_eq!(other.errors, BTreeMap::new());
     }
 
     #[test]

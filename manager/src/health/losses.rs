@@ -127,6 +127,11 @@ impl Losses {
         self.paths.retain(|(from, ..), _| from != name);
     }
 
+    /// One has forgotten the other.
+    pub(super) fn parted(&mut self, of: &NodeName, peer: &NodeName) {
+        self.paths.retain(|(from, to, _), _| from != of || to != peer);
+    }
+
     /// A proxy was forgotten, by its peers too.
     pub(super) fn forgotten(&mut self, name: &NodeName) {
         self.left(name);

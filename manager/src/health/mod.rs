@@ -248,11 +248,15 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
         HealthState::Failed => policy != Policy::None,
         _ => before.is_some_and(|record| record.holds),
     };
+    let relapses = before.is_some_and(|record| record.state == HealthState::Recovering);
     let subject = subject.clone();
     let failed = (state == HealthState::Failed).then(|| subject.clone());
     txn.put_health(HealthRecord { subject, device, state, reason, since: txn.now(), holds });
     let Some(failed) = failed else { return };
-    if let Subject::Slot { slot } = &failed {
+    // Nobody repaired what fails again while it recovers: it is the same failure.
+    if let Subject::Slot { slot } = &failed
+        && !relapses
+    {
         count_failure(txn, slot);
     }
     if let Some(place) = place {

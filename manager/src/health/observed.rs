@@ -192,6 +192,7 @@ impl Observed {
 
     /// A proxy has forgotten a peer: it sends nothing there, and says nothing more of its paths.
     pub fn parted(&self, from: &NodeName, to: &NodeName) {
+        lock(&self.losses).parted(from, to);
         lock(&self.paths).parted(from, to);
     }
 
@@ -225,14 +226,17 @@ impl Observed {
         bad
     }
 
-    /// The paths that are bad, and why.
+    /// The paths between proxies that a binding joins that are bad, and why.
     pub(super) fn bad_paths(&self, tables: &Tables) -> Vec<((NodeName, NodeName, u8), String)> {
         let mut bad: Vec<_> = lock(&self.losses).bad_paths().collect();
         // What does not arrive at all says more than what did not before.
-        bad.extend(lock(&self.paths).bad(tables).into_iter().map(|(from, to, path)| {
+        bad.extend(lock(&self.paths).bad().map(|(from, to, path)| {
             let why = format!("what {from} sends to {to} by path {path} does not arrive");
             ((from, to, path), why)
         }));
+        bad.retain(|((from, to, _), _)| {
+            tables.bindings_at(from).any(|b| b.host == *to || b.slot.box_name() == to)
+        });
         bad
     }
 
@@ -262,6 +266,22 @@ mod tests {
         assert_eq!(errors.why(&config), None);
         errors.add(counters::Errors { non_fatal: 1, ..Default::default() }, &config);
         assert!(errors.why(&config).unwrap().contains("2 within 600 s"));
+    }
+
+    #[test]
+    fn a_path_that_loses_too_much_is_not_bad_while_nothing_is_bound() {
+        let [host, boxed, other] = ["host1", "box1", "box2"].map(|n| NodeName::new(n).unwrap());
+        let (observed, config) = (Observed::default(), HealthConfig::default());
+        let lossy = Traffic { sent: config.loss_frames, lost: config.loss_frames };
+        for _ in 0..2 {
+            let paths = [&boxed, &other].map(|to| ((to.clone(), 1), lossy)).into();
+            observed.losses(&host, None, paths, &config);
+        }
+        assert_eq!(observed.bad_paths(&Tables::default()), []);
+        let bad = || lock(&observed.losses).bad_paths().map(|(path, _)| path).collect::<Vec<_>>();
+        assert_eq!(bad().len(), 2);
+        observed.parted(&host, &other);
+        assert_eq!(bad(), [(host.clone(), boxed.clone(), 1)]);
     }
 
     #[test]

@@ -111,18 +111,12 @@ impl LostPaths {
         self.0.retain(|(from, to), _| from != name && to != name);
     }
 
-    /// Those between proxies that a binding joins.
-    pub(super) fn bad(&self, tables: &Tables) -> Vec<(NodeName, NodeName, u8)> {
-        let joined = |from: &NodeName, to: &NodeName| {
-            let mut bindings = tables.bindings_at(from);
-            bindings.any(|b| b.host == *to || b.slot.box_name() == to)
-        };
-        let lost = self.0.iter().filter(|((from, to), _)| joined(from, to));
-        let each = lost.flat_map(|((from, to), sent)| {
+    /// All of them.
+    pub(super) fn bad(&self) -> impl Iterator<Item = (NodeName, NodeName, u8)> {
+        self.0.iter().flat_map(|((from, to), sent)| {
             let paths = (0..MAX_PATHS as u8).filter(|path| sent.lost & bit(*path) != 0);
             paths.map(|path| (from.clone(), to.clone(), path))
-        });
-        each.collect()
+        })
     }
 }
 

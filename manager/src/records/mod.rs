@@ -53,6 +53,10 @@ use writes::Touched;
 /// stories of operations that are kept.
 pub const MAX_EVENTS: usize = 10_000;
 
+/// Models of devices of which it is kept how often they failed. For a further one the one goes that
+/// failed least.
+pub const MAX_MODELS: usize = 10_000;
+
 /// Erasures that have ended and are kept. The oldest go when more come, but none that keeps its
 /// slot from being lent.
 pub const MAX_ENDED_ERASURES: usize = 100_000;

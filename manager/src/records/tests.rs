@@ -3,8 +3,8 @@ use super::*;
 use crate::store::{Change, Record, Table};
 use crate::types::{
     AllocationId, AllocationRecord, BindingRecord, Desired, EventKind, EventRecord,
-    FunctionAddress, FunctionEpoch, LinkUse, NodeName, NodeRecord, OperationId, OperationKind,
-    OperationRecord, OperationState, Phase, Role, Timestamp, Wishes,
+    FunctionAddress, FunctionEpoch, LinkUse, ModelRecord, NodeName, NodeRecord, OperationId,
+    OperationKind, OperationRecord, OperationState, Phase, Role, Timestamp, Wishes,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -430,6 +430,24 @@ async fn operations_that_ended_go_by_age_and_number_and_those_that_run_stay() {
     add(&[0, 0, 0]).await.unwrap();
     assert_eq!(ids(&records), [1, 6, 7, 8, 9], "and no more than so many stay, however new");
     assert_eq!(ids(&keeping(&store, 2, 4)), ids(&records), "memory and store agree");
+}
+
+#[tokio::test]
+async fn made_up_models_do_not_add_up() {
+    let records = open(&Arc::default());
+    let fails = |n: usize, failures| {
+        let (model, since) = (format!("model {n}"), Timestamp::from_millis(n as u64));
+        ModelRecord { model, failures, since }
+    };
+    let all = |txn: &mut Txn| {
+        txn.put_model(fails(0, 2));
+        (1..MAX_MODELS + 5).for_each(|n| txn.put_model(fails(n, 1)));
+    };
+    records.apply(all).await.unwrap();
+    let tables = records.snapshot();
+    assert_eq!(tables.models().len(), MAX_MODELS);
+    let there = |n| tables.models().contains_key(&fails(n, 0).model);
+    assert!(there(0) && there(1) && there(MAX_MODELS + 4) && !there(MAX_MODELS + 3));
 }
 
 /// What ends while the wall clock is behind is no older than what ended before.

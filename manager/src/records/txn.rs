@@ -4,7 +4,7 @@ use super::pool::Facts;
 use super::stored::Stored;
 use super::tables::{EpochRecord, ForgottenRecord};
 use super::writes::{Touched, Writes};
-use super::{MAX_ENDED_ERASURES, Meta, Tables, generation_after};
+use super::{MAX_ENDED_ERASURES, MAX_MODELS, Meta, Tables, generation_after};
 use crate::store::{Change, StoreError};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, DeviceRecord, DeviceState, ErasureId,
@@ -12,6 +12,7 @@ use crate::types::{
     InventoryRecord, MAX_IMAGES, ModelRecord, NodeName, NodeRecord, OperationId, OperationRecord,
     Place, Problem, ProblemCode, RolloutRecord, Subject, Timestamp,
 };
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
@@ -494,8 +495,17 @@ impl Txn {
         self.tables.health.remove(subject);
     }
 
-    /// Adds or replaces how often devices of a model failed.
+    /// Adds or replaces how often devices of a model failed. When there are too many models, the one goes
+    /// that failed least, and last for the first time: a box may make up names.
     pub fn put_model(&mut self, record: ModelRecord) {
+        let models = &self.tables.models;
+        if models.len() >= MAX_MODELS && !models.contains_key(&record.model) {
+            let least = models.values().min_by_key(|m| (m.failures, Reverse(m.since)));
+            if let Some(least) = least.map(|known| known.model.clone()) {
+                self.delete::<ModelRecord>(&least);
+                self.tables.models.remove(&least);
+            }
+        }
         let record = Arc::new(record);
         self.put(&record);
         self.tables.models.insert(record.model.clone(), record);

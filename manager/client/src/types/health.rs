@@ -100,7 +100,8 @@ impl fmt::Display for Subject {
 pub struct ModelRecord {
     /// The model.
     pub model: String,
-    /// Failures that were seen: a device's health came to be `failed`, or its slot was quarantined.
+    /// Failures that were seen: a device's health came to be `failed`, or its slot was quarantined. One
+    /// that fails again while it recovers has not failed twice.
     pub failures: u32,
     /// Since when they are counted.
     pub since: Timestamp,

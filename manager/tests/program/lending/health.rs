@@ -99,6 +99,25 @@ fn a_device_with_errors_is_replaced_by_the_policy() {
 }
 
 #[test]
+fn a_device_that_fails_again_while_it_recovers_has_failed_once() {
+    let settings = "[health]\ninterval_ms = 50\ndevice_errors = 2\ndevice_window_ms = 1000\n\
+                    counters_ms = 50\nthresholds.recover_after = 60\n";
+    let manager = Manager::with_settings(settings, &[]);
+    let (_host, at_box) = pair(&manager);
+    read_again(&at_box);
+    at_box.count("slot 1: fatal errors", 1);
+    let of = json!({"kind": "slot", "slot": "box1/1"});
+    let wait = |wanted: &str| {
+        eventually(wanted, || (state(&manager, &of).as_deref() == Some(wanted)).then_some(()))
+    };
+    wait("failed");
+    wait("recovering");
+    at_box.count("slot 1: fatal errors", 1);
+    wait("failed");
+    assert_eq!(manager.get("/v1/spares")["items"][0]["failures"], 1);
+}
+
+#[test]
 fn a_quarantined_device_is_unhealthy_until_it_is_recovered() {
     let manager = manager("cordon");
     let (_host, at_box) = pair(&manager);
