@@ -10,7 +10,7 @@ use redb::{
 };
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Between two attempts to open a file again that could not be written: each reads all of it.
@@ -51,6 +51,8 @@ struct Failure {
     reason: String,
     /// When that was.
     at: Instant,
+    /// The database that was written. While it is copied its file cannot be opened again.
+    lingers: Weak<Database>,
 }
 
 pub(super) fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
@@ -180,7 +182,9 @@ impl EmbeddedStore {
             return Ok(database.clone());
         }
         let failure = now.failure.as_ref().expect("only a failure closes it");
-        if failure.at.elapsed() < REOPEN_PAUSE {
+        // It would seem to be in use by another manager.
+        let is_ours = failure.lingers.strong_count() > 0;
+        if is_ours || failure.at.elapsed() < REOPEN_PAUSE {
             return Err(self.closed(&failure.reason));
         }
         match self.reopen(&now.meta, failure) {
@@ -322,6 +326,7 @@ impl Store for EmbeddedStore {
                 meta: meta.clone(),
                 reason: error.to_string(),
                 at: Instant::now(),
+                lingers: Arc::downgrade(&database),
             });
             error
         })?;
@@ -389,4 +394,27 @@ fn put_in_place(
     let kept = path.exists().then(|| files::keep(path)).transpose()?;
     files::replace(new.path(), path)?;
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_failed_while_it_is_copied_is_in_use_by_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(&folder.path().join("store.redb")).unwrap();
+        let copied = store.database(&mut store.now()).unwrap();
+        let fail = |now: &mut Open| {
+            now.database = None;
+            let (undo, meta, reason) = (Vec::new(), now.meta.clone(), "no room".to_owned());
+            let (at, lingers) = (Instant::now() - REOPEN_PAUSE, Arc::downgrade(&copied));
+            now.failure = Some(Failure { undo, meta, reason, at, lingers });
+        };
+        fail(&mut store.now());
+        let refused = store.commit(&[]).unwrap_err().to_string();
+        assert!(refused.contains("no room") && !refused.contains("another"), "{refused}");
+        drop(copied);
+        store.commit(&[]).unwrap();
+    }
 }
