@@ -301,10 +301,11 @@ fn of_two_records_of_the_same_number_the_later_one_is_the_newest() {
     assert_eq!(open(&mut flash).1, newest(4));
 }
 
-/// A flash with a block that does not let itself be erased.
+/// A flash with a block that does not let itself be erased, or that keeps nothing and does not say so.
 struct Stuck {
     flash: Flash,
     at: u32,
+    says_so: bool,
 }
 
 impl ErrorType for Stuck {
@@ -328,14 +329,29 @@ impl NorFlash for Stuck {
     const ERASE_SIZE: usize = Flash::ERASE_SIZE;
 
     fn erase(&mut self, from: u32, to: u32) -> Result<(), Fault> {
-        if from == self.at {
+        if from == self.at && self.says_so {
             return Err(Fault::Busy);
         }
         self.flash.erase(from, to)
     }
 
     fn write(&mut self, at: u32, bytes: &[u8]) -> Result<(), Fault> {
+        if !self.says_so && (self.at..self.at + REGION.len / 2).contains(&at) {
+            return self.flash.write(at, &std::vec![0; bytes.len()]);
+        }
         self.flash.write(at, bytes)
+    }
+}
+
+/// Whoever opens it begins with the same block each time.
+#[test]
+fn the_first_record_finds_the_block_that_keeps_it() {
+    for at in [REGION.start, REGION.start + REGION.len / 2] {
+        let flash = flash(Part::small(4 << 10), 1);
+        let mut stuck = Stuck { flash, at, says_so: false };
+        let mut journal = Journal::<64>::open(&mut stuck, REGION, |_| true).unwrap();
+        journal.append(&mut stuck, &content(1)).unwrap();
+        assert_eq!(open(&mut stuck.flash).1, newest(1));
     }
 }
 
@@ -343,7 +359,8 @@ impl NorFlash for Stuck {
 #[test]
 fn the_first_record_finds_the_block_that_can_be_erased() {
     for at in [REGION.start, REGION.start + REGION.len / 2] {
-        let mut stuck = Stuck { flash: flash(Part::small(4 << 10), 1), at };
+        let flash = flash(Part::small(4 << 10), 1);
+        let mut stuck = Stuck { flash, at, says_so: true };
         let mut journal = Journal::<64>::open(&mut stuck, REGION, |_| true).unwrap();
         for number in 1..=PLACES {
             journal.append(&mut stuck, &content(number)).unwrap();

@@ -13,6 +13,9 @@ const T0: usize = 5;
 pub(crate) struct Function {
     /// Bytes that it takes from the stack, at most.
     pub(crate) frame: u32,
+    /// Those of them that it leaves to who called it by `t0`: it saves registers for that one, or is
+    /// a piece that several functions have in common.
+    pub(crate) leaves: u32,
     /// Where it calls.
     pub(crate) calls: Vec<u32>,
     /// Where it goes at its end, having given its bytes back.
@@ -134,7 +137,7 @@ pub(crate) fn read(code: &[u8], start: u32) -> Function {
     // What is known to be in registers, from one instruction to the next.
     let mut known: [Option<u32>; 32] = [None; 32];
     known[0] = Some(0);
-    let mut place = 0;
+    let (mut place, mut left) = (0, 0);
     while let Some(half) = code.get(place..place + 2) {
         let at = start + place as u32;
         let half = u32::from(u16::from_le_bytes([half[0], half[1]]));
@@ -154,6 +157,7 @@ pub(crate) fn read(code: &[u8], start: u32) -> Function {
                 function.numbers.push(value);
             }
             Instruction::Add(SP, SP, change) => {
+                left += change;
                 function.frame = function.frame.saturating_add(take(change));
             }
             Instruction::AddRegister { rd: SP, rs1: SP, rs2, less } => {
@@ -175,7 +179,10 @@ pub(crate) fn read(code: &[u8], start: u32) -> Function {
                 function.calls.push(to);
                 known = [None; 32];
             }
-            Instruction::JumpRegister { link: 0, rs: RA | T0, .. } => {}
+            Instruction::JumpRegister { link: 0, rs: T0, .. } => {
+                function.leaves = function.leaves.max(take(left));
+            }
+            Instruction::JumpRegister { link: 0, rs: RA, .. } => {}
             Instruction::JumpRegister { link, rs, offset } => {
                 match (known[rs].map(|value| value.wrapping_add_signed(offset)), link) {
                     (Some(to), 0) if inside(to) => {}
@@ -249,6 +256,19 @@ mod tests {
         assert_eq!(function.calls, [0x8000_fff0]);
         assert_eq!(function.tails, [0x8000_020a]);
         assert!(function.calls_unknown && !function.jumps_unknown);
+    }
+
+    #[test]
+    fn what_a_routine_leaves_to_who_called_it_by_the_other_link_register() {
+        // c.addi16sp -64; c.jr t0
+        let saves = code(&[(0x7139, 2), (0x8282, 2)]);
+        assert_eq!(read(&saves, 0x8000_0000).leaves, 64);
+        // c.addi16sp -64; c.addi16sp 32; c.jr t0
+        let both = code(&[(0x7139, 2), (0x6105, 2), (0x8282, 2)]);
+        assert_eq!(read(&both, 0x8000_0000).leaves, 32);
+        // c.addi16sp -64; c.addi16sp 32; ret
+        let function = code(&[(0x7139, 2), (0x6105, 2), (0x8082, 2)]);
+        assert_eq!(read(&function, 0x8000_0000).leaves, 0);
     }
 
     #[test]

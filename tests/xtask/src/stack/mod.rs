@@ -75,9 +75,6 @@ pub(crate) fn check() -> Result<Done> {
     Ok(Done::with(details.join(", ")))
 }
 
-/// How the names begin of routines that save registers for who calls them.
-const SAVES: &str = "__riscv_save_";
-
 /// A program's functions by their addresses.
 struct Program {
     functions: BTreeMap<u32, (String, code::Function)>,
@@ -146,22 +143,19 @@ impl Program {
         });
         let taken = taken.map(|(start, _)| *start).collect();
         let mut program = Self { functions, places, taken };
-        program.add_what_is_saved_for_them();
+        program.add_what_is_left_to_them();
         Ok(program)
     }
 
-    /// What a routine takes that saves registers for who calls it (`board-common`, `saved.rs`) is its
-    /// caller's, which gives it back at its end.
-    fn add_what_is_saved_for_them(&mut self) {
-        let routines = self.places.iter().filter(|(name, _)| name.starts_with(SAVES));
-        let routines: BTreeMap<u32, u32> =
-            routines.map(|(_, at)| (*at, self.functions[at].1.frame)).collect();
+    /// What a routine leaves to who calls it, as those that save registers do (`board-common`,
+    /// `saved.rs`), lies below all that its caller calls.
+    fn add_what_is_left_to_them(&mut self) {
+        let functions = self.functions.iter().filter(|(_, (_, function))| function.leaves > 0);
+        let leaves: BTreeMap<u32, u32> =
+            functions.map(|(at, (_, function))| (*at, function.leaves)).collect();
         for (_, function) in self.functions.values_mut() {
-            function.calls.retain(|to| {
-                let saved = routines.get(to);
-                function.frame = function.frame.saturating_add(saved.copied().unwrap_or(0));
-                saved.is_none()
-            });
+            let left = function.calls.iter().filter_map(|to| leaves.get(to));
+            function.frame = left.fold(function.frame, |sum, left| sum.saturating_add(*left));
         }
     }
 
@@ -297,10 +291,8 @@ mod tests {
             let function = code::Function { frame: *frame, calls, ..code::Function::default() };
             (at * 10, (String::from(*name), function))
         };
-        let names = functions.iter().map(|(name, ..)| *name);
         let functions = (0..).zip(functions).map(function).collect();
-        let places = (0..).zip(names).map(|(at, name)| (String::from(name), at * 10)).collect();
-        Program { functions, places, taken: Vec::new() }
+        Program { functions, places: BTreeMap::new(), taken: Vec::new() }
     }
 
     fn deepest(program: &Program, name: &str) -> u32 {
@@ -314,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_for_a_function_lies_below_all_that_it_calls() {
-        let mut calls =
-            program(&[("main", 4, &[1, 2]), ("__riscv_save_4", 32, &[]), ("a", 5, &[])]);
-        calls.add_what_is_saved_for_them();
-        assert_eq!(deepest(&calls, "main"), 4 + 32 + 5);
+    fn what_is_left_to_a_function_lies_below_all_that_it_calls() {
+        let mut calls = program(&[("main", 4, &[1, 2]), ("save", 32, &[]), ("a", 40, &[])]);
+        calls.functions.get_mut(&10).unwrap().1.leaves = 32;
+        calls.add_what_is_left_to_them();
+        assert_eq!(deepest(&calls, "main"), 4 + 32 + 40);
     }
 
     /// Each round has its bytes, and the last one calls what lies deepest.

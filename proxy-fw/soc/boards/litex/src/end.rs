@@ -70,8 +70,12 @@ extern "C" fn trapped() -> ! {
 }
 
 /// The start-up code's name for who gets the card's interrupts, of which one is taken while the core
-/// does not sleep: the watchdog's warning.
+/// does not sleep: the watchdog's warning. One that is over when it is looked at was of what ended a
+/// sleep.
 #[unsafe(export_name = "MachineExternal")]
-extern "C" fn warned() -> ! {
+extern "C" fn warned() {
+    if !card().irq().pending().read().watchdog() {
+        return;
+    }
     end(ResetCause::Watchdog, mepc::read(), format_args!("no progress for some seconds"))
 }

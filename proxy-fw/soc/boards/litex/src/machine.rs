@@ -195,6 +195,9 @@ impl Board for Soc {
             riscv::asm::wfi();
             let woken = mcycle::read() as u32;
             card().irq().enable().write(awake());
+            // A write may be under way when the core goes on; what is read back is behind it, and what
+            // ended the sleep is not taken for the watchdog's warning.
+            card().irq().enable().read();
             woken
         });
         let pending = card().irq().pending();
