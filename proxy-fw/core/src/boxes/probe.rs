@@ -1,7 +1,6 @@
 //! Looking at a device that was put into a slot: reset, wait, read configuration space.
 
 use super::config::{Got, Want};
-use super::hidden::Hidden;
 use super::slot::{Facts, HostControl2, Work};
 use super::{BoxRole, SlotSignal};
 use crate::control::SlotState;
@@ -204,9 +203,8 @@ impl Probe {
             }
             State::Extended(at) => {
                 self.next_extended = (value >> 20) as u16 & LAST_REGISTER;
-                match Hidden::of(value, at, self.before_extended) {
-                    Some(hidden) => self.facts.hidden = Some(hidden),
-                    None => self.before_extended = Some(at),
+                if !self.facts.hidden.takes(value, at, self.before_extended) {
+                    self.before_extended = Some(at);
                 }
                 // One that would go on beyond the end of configuration space is none.
                 if value as u16 == SERIAL_NUMBER && at + 8 <= LAST_REGISTER {

@@ -169,8 +169,8 @@ pub(super) struct Facts {
     pub(super) timeout_support: u8,
     /// Device Capabilities 2, bit 17: it can use 10-bit tags.
     pub(super) ten_bit_tags: bool,
-    /// A capability that hosts do not see.
-    pub(super) hidden: Option<Hidden>,
+    /// Capabilities that hosts do not see.
+    pub(super) hidden: Hidden,
 }
 
 impl Facts {
@@ -188,7 +188,7 @@ impl Facts {
         if self.pcie_capability != 0 && register == self.pcie_capability + 0x04 {
             return value & !PAYLOAD | (value & PAYLOAD).min(MOST);
         }
-        self.hidden.map_or(value, |hidden| hidden.shown(register, value))
+        self.hidden.shown(register, value)
     }
 }
 

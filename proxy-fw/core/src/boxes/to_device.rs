@@ -111,7 +111,7 @@ impl BoxRole {
             let packet = Packet::known(&mut buf[..length]);
             let deliver = match class {
                 Class::Posted => true,
-                Class::NonPosted if hopeless => {
+                Class::NonPosted if hopeless && !self.is_last_resort(slot, function, &packet) => {
                     self.refuse_for_want_of_tags(now, target, outstanding, stamp, &packet);
                     false
                 }
@@ -203,6 +203,12 @@ impl BoxRole {
         true
     }
 
+    /// Whether a request is the one that gives a function its tags back, and there is one for it: that
+    /// of the proxy's own, which is not under way.
+    fn is_last_resort(&self, slot: usize, function: usize, packet: &Packet<&mut [u8]>) -> bool {
+        self.slots[slot].tags.room() > 0 && self.is_function_reset(slot, function, packet)
+    }
+
     /// Whether a request is a write that begins a function-level reset (Device Control bit 15).
     fn is_function_reset(&self, slot: usize, function: usize, packet: &Packet<&mut [u8]>) -> bool {
         let facts = &self.slots[slot].functions[function].facts;
@@ -221,7 +227,7 @@ impl BoxRole {
             return;
         }
         let facts = &self.slots[slot].functions[function].facts;
-        if facts.hidden.is_some_and(|hidden| hidden.covers(packet.register())) {
+        if facts.hidden.covers(packet.register()) {
             packet.payload_mut().fill(0);
             self.counters.config_writes_owned += 1;
             return;

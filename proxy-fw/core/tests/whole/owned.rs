@@ -187,6 +187,18 @@ fn a_host_does_not_see_precision_time_measurement() {
     assert_eq!(after, before + 1);
 }
 
+/// Translation is granted to no device: whoever turned it on would wait for answers to its
+/// invalidations for ever.
+#[test]
+fn address_translation_and_page_requests_are_not_shown_and_not_turned_on() {
+    let mut world = World::bound_with(Some(0x140));
+    for register in [0x150, 0x154, 0x160, 0x164] {
+        assert_eq!(world.config_read(bdf(3, 0), register), (CplStatus::Success, 0));
+        assert_eq!(world.config_write(bdf(3, 0), register, 1 << 31), CplStatus::Success);
+    }
+    assert_eq!([0x154, 0x164].map(|register| world.device.get(register)), [0; 2]);
+}
+
 #[test]
 fn precision_time_measurement_at_the_head_of_the_list_becomes_a_capability_of_no_kind() {
     let mut world = World::bound_with(Some(0x100));

@@ -117,6 +117,21 @@ fn a_device_that_was_silent_for_all_its_tags_is_asked_nothing_until_it_was_reset
     assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::Success);
 }
 
+/// It is what gives the tags back: it is not refused for want of one.
+#[test]
+fn a_function_level_reset_reaches_a_device_that_was_silent_for_all_its_tags() {
+    let mut world = World::bound_to(|device| device.flr = true);
+    world.device.manner = Manner::Silent;
+    for _ in 1..DEVICE_TAGS {
+        assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    }
+    world.device.manner = Manner::Answers;
+    assert_eq!(world.config_read(bdf(3, 0), 0).0, CplStatus::UnsupportedRequest);
+    assert_eq!(world.config_write(bdf(3, 0), 0x48, 0x8000), CplStatus::Success);
+    world.run(Duration::from_millis(300));
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+}
+
 #[test]
 fn a_device_that_answers_twice_or_under_a_wrong_tag_or_id_is_counted() {
     let mut world = World::bound();

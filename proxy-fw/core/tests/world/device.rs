@@ -134,8 +134,11 @@ impl Registers {
             }
             Some(at) => {
                 self.put(0x100, 0x0001_0003 | u32::from(at) << 20);
-                self.put(at.into(), 0x1801_001f);
+                self.put(at.into(), 0x1501_001f);
                 self.put(usize::from(at) + 4, 0x0000_0a05);
+                // Address translation and page requests.
+                self.put(0x150, 0x1601_000f);
+                self.put(0x160, 0x1801_0013);
                 self.put(0x180, 0x0001_0019);
             }
             None => {}
