@@ -275,7 +275,6 @@ async fn run<S: AsyncRead + AsyncWrite>(
 ) {
     let session = &entered.session;
     let Connection { mut reader, mut writer, queue } = connection;
-    manager.observed.joined(session.name());
     let why = tokio::select! {
         biased;
         error = listen(manager, session, &mut reader) => error.to_string(),

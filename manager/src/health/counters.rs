@@ -65,18 +65,6 @@ impl Errors {
     }
 }
 
-impl Errors {
-    /// With an earlier reading's counters in the place of those that are missing.
-    fn or(self, before: Self) -> Self {
-        let or = |now: u64, then: u64| if now == 0 { then } else { now };
-        Self {
-            correctable: or(self.correctable, before.correctable),
-            non_fatal: or(self.non_fatal, before.non_fatal),
-            fatal: or(self.fatal, before.fatal),
-        }
-    }
-}
-
 impl Reading {
     /// From all of a proxy's counters. Those of links it gives for each of them, without a name.
     fn of(incarnation: u32, counters: &[(Name, u64)]) -> Self {
@@ -116,26 +104,6 @@ impl Reading {
         };
         let known = self.errors.keys().filter_map(|slot| Some((*slot, device(slot)?)));
         self.devices = known.collect();
-    }
-
-    /// Keeps what an earlier reading of the same life had of counters that are missing in this one, which
-    /// those are that are 0. A device's do not go away: others before them did while the pages were read,
-    /// and moved them to a page that had been read.
-    fn keep_missed(&mut self, before: &Self) {
-        if before.incarnation != self.incarnation {
-            return;
-        }
-        for (slot, then) in &before.errors {
-            let (is, was) = (self.devices.get(slot), before.devices.get(slot));
-            if is.is_some_and(|is| was.is_some_and(|was| was != is)) {
-                continue;
-            }
-            if let (None, Some(was)) = (is, was) {
-                self.devices.insert(*slot, *was);
-            }
-            let now = self.errors.entry(*slot).or_default();
-            *now = now.or(*then);
-        }
     }
 
     /// Forgets slots that are empty: what is counted there next is another device's, from 0 on.
@@ -301,7 +269,6 @@ fn take_in(
     let before = readings.get(name);
     now.tell_devices(name, &tables, before);
     take(&manager.observed, (config, &tables), name, &now, before);
-    before.into_iter().for_each(|before| now.keep_missed(before));
     now.forget_empty(name, &tables);
     readings.insert(name.clone(), now);
 }
@@ -340,22 +307,12 @@ mod tests {
         assert_eq!(reading, Reading { incarnation: 7, sent, lost, paths, errors, devices });
     }
 
+    /// The device was put in anew between two readings, and nothing tells it from the one before.
     #[test]
-    fn what_one_reading_misses_is_not_new_in_the_next() {
-        let all = Reading::of(
-            7,
-            &[(name("slot 2: correctable errors"), 3), (name("slot 5: fatal errors"), 1)],
-        );
-        // Slot 2 was pulled while it was read.
-        for counters in [&[][..], &[(name("slot 5: correctable errors"), 1)]] {
-            let mut missed = Reading::of(7, counters);
-            missed.keep_missed(&all);
-            assert_eq!(all.errors_since(Some(&missed), 5).fatal, 0);
-        }
-        // Another life counts from 0 on.
-        let mut other = Reading::of(8, &[]);
-        other.keep_missed(&all);
-        assert_eq!(other.errors, BTreeMap::new());
+    fn what_a_reading_does_not_list_is_counted_from_0() {
+        let fatal = Reading::of(7, &[(name("slot 2: fatal errors"), 1)]);
+        let none = Reading::of(7, &[]);
+        assert_eq!(fatal.errors_since(Some(&none), 2).fatal, 1);
     }
 
     #[test]

@@ -196,15 +196,9 @@ impl Observed {
         lock(&self.paths).parted(from, to);
     }
 
-    /// A proxy is there, and tells all of its paths.
-    pub fn joined(&self, name: &NodeName) {
-        lock(&self.paths).tells_all(name);
-    }
-
     /// A proxy is gone. What it said of its paths stands.
     pub fn left(&self, name: &NodeName) {
         lock(&self.losses).left(name);
-        lock(&self.paths).tells_all(name);
     }
 
     /// The slots whose device is bad, and why.

@@ -4,11 +4,8 @@
 //! connected or not and whether this manager goes on or another one begins on its records, until the
 //! path is shown to carry frames:
 //!
-//! - the proxy says so (`path-found`);
-//! - or the link was made anew, and every other path of it was found since. A link comes up by one
-//!   path, which carries frames then and of which nothing more is said; of the others each is found
-//!   when it does. So much is inferred while the proxy stays connected: when it joins again it says it
-//!   of all its paths itself.
+//! - the proxy says so (`path-found`), as it does of the one of several by which a link has come up;
+//! - or the link was made anew and has this path alone.
 //!
 //! It is forgotten when the two have nothing to do with each other any more.
 
@@ -17,32 +14,14 @@ use crate::types::{HealthState, NodeName, Subject};
 use proxy_core::limits::MAX_PATHS;
 use std::collections::BTreeMap;
 
-/// What one proxy sends to another, a bit for each path.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sent {
-    /// What does not arrive.
-    lost: u8,
-    /// The paths that were not found since the link was made anew, one of which it came up by; none
-    /// if that is not known.
-    unproven: u8,
-}
-
-impl Sent {
-    fn settle(&mut self) {
-        if self.unproven.count_ones() == 1 {
-            self.lost &= !self.unproven;
-            self.unproven = 0;
-        }
-    }
-}
-
 fn bit(path: u8) -> u8 {
     1 << (usize::from(path) % MAX_PATHS)
 }
 
-/// The paths that are lost between all proxies.
+/// The paths that are lost between all proxies: of what one sends to another, a bit for each that does not
+/// arrive. Who has none is not in it.
 #[derive(Default)]
-pub(super) struct LostPaths(BTreeMap<(NodeName, NodeName), Sent>);
+pub(super) struct LostPaths(BTreeMap<(NodeName, NodeName), u8>);
 
 impl LostPaths {
     /// As the records had them last. One that was bad for less than it takes to be suspect is not in
@@ -61,44 +40,31 @@ impl LostPaths {
     /// What is sent by a path arrives, or does not.
     /// Whether that is news: proxies tell all of their paths again when they have been away.
     pub(super) fn seen(&mut self, from: &NodeName, to: &NodeName, path: u8, arrives: bool) -> bool {
-        let key = (from.clone(), to.clone());
-        let before = self.0.get(&key).is_some_and(|sent| sent.lost & bit(path) != 0);
-        if !arrives {
-            let sent = self.0.entry(key).or_default();
-            sent.lost |= bit(path);
-            // One that was good without having been found is the one that the link came up by.
-            if sent.unproven & bit(path) != 0 {
-                sent.unproven = 0;
-            }
-        } else if let Some(sent) = self.0.get_mut(&key) {
-            sent.lost &= !bit(path);
-            sent.unproven &= !bit(path);
-            sent.settle();
-            if sent.lost == 0 {
-                self.0.remove(&key);
-            }
-        }
-        before == arrives
+        let before = self.lost(from, to);
+        let now = if arrives { before & !bit(path) } else { before | bit(path) };
+        self.keep(from, to, now);
+        before != now
     }
 
-    /// A link of so many paths has come up.
+    /// A link of so many paths has come up: by one of them, which is told where there are several. It may
+    /// have had more before.
     pub(super) fn link_up(&mut self, from: &NodeName, to: &NodeName, paths: usize) {
-        let key = (from.clone(), to.clone());
-        let Some(sent) = self.0.get_mut(&key) else { return };
-        sent.unproven = (0..paths.min(MAX_PATHS)).fold(0, |set, path| set | 1 << path);
-        // It may have had more before.
-        sent.lost &= sent.unproven;
-        sent.settle();
-        if sent.lost == 0 {
-            self.0.remove(&key);
-        }
+        let told =
+            if paths > 1 { (0..MAX_PATHS.min(paths)).fold(0, |set, n| set | 1 << n) } else { 0 };
+        self.keep(from, to, self.lost(from, to) & told);
     }
 
-    /// A proxy joins, or leaves until it does: it tells all of its paths then, and of which it has not
-    /// told since the links came up is no longer counted.
-    pub(super) fn tells_all(&mut self, from: &NodeName) {
-        let own = self.0.iter_mut().filter(|((sender, _), _)| sender == from);
-        own.for_each(|(_, sent)| sent.unproven = 0);
+    fn lost(&self, from: &NodeName, to: &NodeName) -> u8 {
+        self.0.get(&(from.clone(), to.clone())).copied().unwrap_or_default()
+    }
+
+    fn keep(&mut self, from: &NodeName, to: &NodeName, lost: u8) {
+        let key = (from.clone(), to.clone());
+        if lost == 0 {
+            self.0.remove(&key);
+        } else {
+            self.0.insert(key, lost);
+        }
     }
 
     /// One has forgotten the other.
@@ -113,8 +79,8 @@ impl LostPaths {
 
     /// All of them.
     pub(super) fn bad(&self) -> impl Iterator<Item = (NodeName, NodeName, u8)> {
-        self.0.iter().flat_map(|((from, to), sent)| {
-            let paths = (0..MAX_PATHS as u8).filter(|path| sent.lost & bit(*path) != 0);
+        self.0.iter().flat_map(|((from, to), lost)| {
+            let paths = (0..MAX_PATHS as u8).filter(move |path| lost & bit(*path) != 0);
             paths.map(|path| (from.clone(), to.clone(), path))
         })
     }
@@ -130,28 +96,21 @@ mod tests {
         Up(usize),
         Lost(u8),
         Found(u8),
-        Joins,
     }
 
     #[test]
     fn a_path_is_lost_until_it_is_shown_to_carry_frames() {
-        use What::{Found, Joins, Lost, Up};
+        use What::{Found, Lost, Up};
         let (from, to) = (NodeName::new("host1").unwrap(), NodeName::new("box1").unwrap());
-        let rows: [&[(What, u8)]; 10] = [
+        let rows: [&[(What, u8)]; 7] = [
             &[(Lost(1), 0b10), (Found(0), 0b10), (Found(1), 0)],
-            // The link is made anew, and the path is as bad: nothing is said of it.
-            &[(Lost(1), 0b10), (Up(2), 0b10)],
-            // It carries frames, and the link came up by the other one.
-            &[(Lost(1), 0b10), (Up(2), 0b10), (Found(1), 0)],
-            // The link came up by it: the other one was found.
-            &[(Lost(1), 0b10), (Up(2), 0b10), (Found(0), 0)],
-            &[(Lost(1), 0b10), (Up(3), 0b10), (Found(0), 0b10), (Found(2), 0)],
-            // The link came up by the first, and nothing is said of the second.
-            &[(Lost(1), 0b10), (Up(2), 0b10), (Lost(0), 0b11), (Found(0), 0b10)],
-            // One that was found since is not the one that the link came up by.
-            &[(Lost(1), 0b10), (Up(3), 0b10), (Found(2), 0b10), (Lost(2), 0b110), (Found(2), 0b10)],
-            // A proxy that joins again tells all, and the dead one last.
-            &[(Lost(1), 0b10), (Up(2), 0b10), (Joins, 0b10), (Found(0), 0b10), (Lost(1), 0b10)],
+            // The link is made anew by the other one, and this one is as bad.
+            &[(Lost(1), 0b10), (Up(2), 0b10), (Found(0), 0b10), (Lost(1), 0b10)],
+            // It carries frames again: the link came up by the other one, or by this one.
+            &[(Lost(1), 0b10), (Up(2), 0b10), (Found(0), 0b10), (Found(1), 0)],
+            &[(Lost(1), 0b10), (Up(2), 0b10), (Found(1), 0), (Found(0), 0)],
+            // By this one, and the other one does not work from the beginning.
+            &[(Lost(1), 0b10), (Up(2), 0b10), (Found(1), 0), (Lost(0), 1), (Found(0), 0)],
             // It has one path, or fewer than it had.
             &[(Lost(0), 1), (Up(1), 0)],
             &[(Lost(3), 0b1000), (Up(2), 0)],
@@ -161,7 +120,6 @@ mod tests {
             for (index, (what, expected)) in row.iter().enumerate() {
                 match *what {
                     Up(count) => paths.link_up(&from, &to, count),
-                    Joins => paths.tells_all(&from),
                     Lost(path) => {
                         paths.seen(&from, &to, path, false);
                     }
@@ -169,7 +127,7 @@ mod tests {
                         paths.seen(&from, &to, path, true);
                     }
                 }
-                let lost = paths.0.get(&(from.clone(), to.clone())).map_or(0, |sent| sent.lost);
+                let lost = paths.lost(&from, &to);
                 assert_eq!(lost, *expected, "after {} of {}", index + 1, row.len());
             }
         }

@@ -351,6 +351,9 @@ impl Shared {
             Lane::Slow => &mut state.slow,
         };
         let Waiting { number, id, op, failed_flushes } = waiting.remove(place)?;
+        // Who zeros stores its own zeros: what failed before it began is none of its.
+        let failed_flushes =
+            if op == ImageOp::Flush { failed_flushes } else { state.failed_flushes };
         let moves = Moves::new(&op);
         let (fate, writing, left) = (Fate::Wanted, moves.writes, op.zeroes());
         state.running.push(Running { number, id, failed_flushes, fate, moves, left, writing });
@@ -705,7 +708,12 @@ mod tests {
         }
         (0..4).for_each(|_| go.send(()).unwrap());
         for id in 0..3 {
-            assert!(matches!(wait(&background), (ended, Err(_)) if ended == id), "{id}");
+            let (ended, result) = wait(&background);
+            assert_eq!(
+                (ended, result.is_ok()),
+                (id, id == 1),
+                "zeros store what they are themselves"
+            );
         }
         assert!(background.take_loss());
         assert_eq!(steps.try_iter().count(), 4);

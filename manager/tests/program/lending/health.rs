@@ -459,8 +459,10 @@ fn a_path_stays_lost_until_it_is_shown_to_carry_frames() {
     // It may be as bad in a link that is made anew.
     at_host.event(Event::LinkUp { peer });
     stays(&manager, "another link");
-    // But it is what that link came up by, if the other one was found.
+    // That came up by the other one, or by it.
     at_host.event(Event::PathFound { peer, path: path(0) });
+    stays(&manager, "the other path was found");
+    at_host.event(Event::PathFound { peer, path: path(1) });
     manager.wait_event("health-changed", "host1>box1 path 1 is healthy");
 }
 

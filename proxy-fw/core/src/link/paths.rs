@@ -104,9 +104,9 @@ impl Link {
                 self.suspect(now, path, false);
             }
         }
-        // Of those that never work nothing else would be heard.
-        let to_tell = PathSet::first(self.path_count).0 & !(1 << proven);
-        (self.path_changes, self.paths_to_tell) = (0, to_tell);
+        // Of the one that works and of those that never do nothing else would be heard.
+        (self.path_changes, self.paths_to_tell) = (0, 0);
+        self.tell_paths();
         self.find_reach();
     }
 

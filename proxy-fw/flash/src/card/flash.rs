@@ -220,8 +220,12 @@ impl<'card> CardFlash<'card> {
         target: &Target,
         board: &Board,
     ) -> Result<Self, FlashFault> {
-        stopped::stops();
         let held = Held::new();
+        if held.is_interrupted() {
+            // It came when what was read before was at its end: the card is as it was.
+            return Err(FlashFault::Interrupted);
+        }
+        stopped::stops();
         let loaded = Loaded::load(&mut core, target, board)?;
         let mut flash = Self::new(core, board, Some(loaded));
         flash.held = Some(held);

@@ -225,6 +225,7 @@ fn a_path_that_never_works_is_told_without_being_asked_for() {
     pair.ends.iter_mut().for_each(|end| _ = end.open_channel(key(3, 1)).unwrap());
     pair.run_for(Duration::from_secs(1));
     assert!(pair.both_up());
+    assert_eq!(pair.ends[0].poll_told_path(), Some((path_id(0), true)));
     assert_eq!(pair.ends[0].poll_told_path(), Some((path_id(1), false)));
     assert_eq!(pair.ends[0].poll_told_path(), None);
 }
