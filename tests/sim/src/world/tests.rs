@@ -283,8 +283,11 @@ fn a_proxy_that_kept_its_tables_has_them_before_the_manager_speaks() {
         let there = if kept { before.clone() } else { Vec::new() };
         assert_eq!(epochs(&world, node), there, "node {node}");
         assert_eq!(world.lives[node].term, if kept { term } else { 0 });
-        while !world.is_quiet() {
+        // At rest it is before the manager has begun, too.
+        let bound = world.now() + Duration::from_secs(10);
+        while epochs(&world, node).len() < before.len() || !world.is_quiet() {
             let until = world.now() + Duration::from_millis(1);
+            assert!(until < bound, "node {node} has {:?} again", epochs(&world, node));
             while world.step(until).unwrap() {}
         }
         let after = epochs(&world, node);
