@@ -201,7 +201,7 @@ impl Link {
             if turn.left > 0 || self.faulty(Fault::EndlessTurn) {
                 return Some(index);
             }
-            self.end_turn(index);
+            self.channels.turn(index).end(&mut self.out.begun, &mut self.out.turns);
         }
     }
 
@@ -229,11 +229,6 @@ impl Link {
         if behind == 0 { ready } else { behind }.trailing_zeros() as usize
     }
 
-    /// A place has had its turn.
-    fn had_turn(&mut self, index: usize, kind: usize) {
-        self.channels.turn(index).had(kind, &mut self.out.turns);
-    }
-
     /// Whether a device has reached its limit. It waits then, whatever its turn.
     fn is_limited(&mut self, now: Instant, index: usize) -> bool {
         let Turn { limit, places, .. } = self.channels.turn(index);
@@ -251,10 +246,6 @@ impl Link {
         // What is left of its turn it may not save up until its limit is another.
         self.leave_turn(index);
         true
-    }
-
-    fn end_turn(&mut self, index: usize) {
-        self.channels.turn(index).end(&mut self.out.begun, &mut self.out.turns);
     }
 
     /// A binding has nothing that it may send now. Its device may have others that do.
@@ -309,15 +300,15 @@ impl Link {
             turn.left = (turn.left - bytes as i32).max(-MOST_OWED);
             turn.limit.take(bytes as u64);
             turn.guarantee.take(bytes as u64);
+            if self.out.guaranteed & 1 << index != 0 {
+                turn.had(BY_GUARANTEE, &mut self.out.turns);
+            }
             let meta = self.out.slab.meta_mut(buffer);
             meta.records = 1;
             if let Some(stamp) = meta.stamp.take() {
                 stamps.sent(stamp, self.flight.next(), self.out.slab.bytes(buffer));
             }
             self.counters.tlps_sent += 1;
-            if self.out.guaranteed & 1 << index != 0 {
-                self.had_turn(index, BY_GUARANTEE);
-            }
             if !split {
                 return Some(Sent::Tlp(buffer));
             }
