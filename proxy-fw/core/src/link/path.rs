@@ -283,13 +283,20 @@ impl Path {
         if self.in_flight > 0 {
             let timeout = self.timeout(config);
             self.timeout_at.start(now.after_nanos(timeout));
-            // Two round trips, as in RFC 8985 section 7.2, and time for an acknowledgement that is
-            // held back.
-            let patience = self.rtt.smoothed().saturating_mul(2).max(timeout / 4);
             if several {
-                self.doubt_at.start(now.after_nanos(patience));
+                // Two round trips, as in RFC 8985 section 7.2, and time for an acknowledgement that
+                // is held back.
+                let patience = self.rtt.smoothed().saturating_mul(2).max(timeout / 4);
+                self.doubt_at.start(now.after_nanos(patience.min(self.longest_patience(config))));
             }
         }
+    }
+
+    /// After so long a path is doubted in any case, in nanoseconds: a peer that stood still once makes
+    /// the estimate long for many round trips, and of those an idle path has few.
+    pub(super) fn longest_patience(&self, config: &LinkConfig) -> u64 {
+        let twice = self.rtt.target(config.initial_rtt).saturating_mul(2);
+        twice.max(nanos(config.min_rto))
     }
 
     /// Nothing is waited for.

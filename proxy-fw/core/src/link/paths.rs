@@ -243,7 +243,7 @@ impl Link {
 
     /// Nothing has come back from a path for some time: what it carries that is next in order takes
     /// another one, too, and whether this one is still good is asked at once. A timeout decides that;
-    /// a lone request does not wait for it.
+    /// neither a lone request nor those behind it, one after the other, wait for it.
     pub(super) fn doubt_path(&mut self, now: Instant, path: usize) {
         if self.good() & !(1 << path) == 0 {
             return;
@@ -251,6 +251,8 @@ impl Link {
         self.counters.paths_doubted += 1;
         self.lose_oldest_frame(path);
         let entry = &mut self.paths[path];
+        let again = entry.longest_patience(&self.config);
+        entry.doubt_at.start(now.after_nanos(again));
         if entry.health == (Health::Good { asked: false }) {
             entry.probe_at.start(now);
         }

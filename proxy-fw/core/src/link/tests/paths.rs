@@ -149,6 +149,37 @@ fn a_lone_tlp_waits_two_milliseconds_for_a_path_that_died() {
     }
 }
 
+/// The estimate of the round trip is long for many of them then, and an idle path has few.
+#[test]
+fn what_waits_for_a_path_that_died_does_not_wait_as_long_as_a_peer_stood_still_once() {
+    for dead in 0..2 {
+        let (mut pair, key) = two();
+        let usual = pair.network.routes[0].delay;
+        (0..2).for_each(|path| pair.network.routes[path].delay = 20 * MS);
+        for _ in 0..10 {
+            pair.send(0, key, Posted, false, 16);
+            pair.drain_for(20 * MS).unwrap();
+        }
+        (0..2).for_each(|path| pair.network.routes[path].delay = usual);
+        pair.drain_for(50 * MS).unwrap();
+        let timeout =
+            Duration::from_nanos(pair.ends[0].paths()[dead].timeout(&LinkConfig::default()));
+        assert!(timeout > 20 * MS, "{timeout:?}: it is long");
+        cut(&mut pair, dead, [true; 2]);
+        for _ in 0..3 {
+            pair.send(0, key, Posted, false, 16);
+        }
+        let (sent, mut came) = (pair.now, 0);
+        while came < 3 {
+            came += pair.drain(1, ClassSet::ALL, usize::MAX).unwrap();
+            pair.run_for(Duration::from_micros(50));
+        }
+        let waited = pair.now.saturating_since(sent);
+        assert!(waited < 17 * MS, "{waited:?} with path {dead} dead, {timeout:?}");
+        settle(&mut pair);
+    }
+}
+
 #[test]
 fn a_path_that_is_late_for_once_is_doubted_and_not_lost() {
     let (mut pair, key) = two();
