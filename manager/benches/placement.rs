@@ -98,8 +98,16 @@ fn pool() -> Tables {
         };
         let node = txn.new_node_id().expect("there are enough");
         let (first_seen, last_connected) = (now, now);
-        let name = name(text);
-        txn.put_node(NodeRecord { name, node, role, size, first_seen, last_connected });
+        let (name, incarnation) = (name(text), None);
+        txn.put_node(NodeRecord {
+            name,
+            node,
+            role,
+            size,
+            first_seen,
+            last_connected,
+            incarnation,
+        });
     }
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for number in 0..BOXES {

@@ -159,7 +159,15 @@ mod tests {
             let name = NodeName::new("box1").unwrap();
             let (first_seen, last_connected) = (now, now);
             let role = Role::Box;
-            txn.put_node(NodeRecord { name, node, role, size: 1, first_seen, last_connected });
+            txn.put_node(NodeRecord {
+                name,
+                node,
+                role,
+                size: 1,
+                first_seen,
+                last_connected,
+                incarnation: None,
+            });
         });
         put.await.unwrap();
         let entry = AuditRecord {

@@ -40,8 +40,8 @@ pub async fn admit(
             "{name} obeyed a manager with the later term {later}, this one has {own}: {how}"
         ));
     }
-    let claimed = hello.node;
-    let entered = manager.records.change(|txn| Ok(enter(txn, &name, role, size, claimed)));
+    let (claimed, life) = (hello.node, hello.incarnation);
+    let entered = manager.records.change(|txn| Ok(enter(txn, &name, role, size, claimed, life)));
     let record = entered.await.map_err(|problem: Problem| problem.to_string())??;
     Ok(Identity {
         name,
@@ -95,8 +95,9 @@ fn enter(
     role: Role,
     size: u8,
     claimed: Option<NodeId>,
+    life: u32,
 ) -> Result<NodeRecord, String> {
-    let now = txn.now();
+    let (now, incarnation) = (txn.now(), Some(life));
     let owner = claimed.and_then(|node| txn.node_by_number(node));
     if let (Some(node), Some(owner)) = (claimed, owner)
         && owner.name != *name
@@ -132,7 +133,7 @@ fn enter(
             ));
         }
         let is_as_it_was = known.size == size;
-        let record = NodeRecord { size, last_connected: now, ..known.clone() };
+        let record = NodeRecord { size, last_connected: now, incarnation, ..known.clone() };
         txn.put_node(record.clone());
         if !is_as_it_was {
             say_misplaced(txn, &record);
@@ -141,8 +142,16 @@ fn enter(
     }
     let free = || txn.new_node_id().ok_or("all node numbers have been given out");
     let node = claimed.map_or_else(free, Ok)?;
-    let record =
-        NodeRecord { name: name.clone(), node, role, size, first_seen: now, last_connected: now };
+    let (first_seen, last_connected) = (now, now);
+    let record = NodeRecord {
+        name: name.clone(),
+        node,
+        role,
+        size,
+        first_seen,
+        last_connected,
+        incarnation,
+    };
     if let Some(node) = claimed {
         txn.learn_node_id(node);
     }

@@ -369,6 +369,7 @@ mod tests {
             size: 1,
             first_seen: now,
             last_connected: now,
+            incarnation: None,
         });
     }
 

@@ -284,7 +284,7 @@ fn rebind(txn: &mut Txn, binding: &BindingRecord, quarantined: bool) {
     let fresh = BindingRecord {
         functions,
         path_set: None,
-        box_incarnation: None,
+        box_incarnation: txn.last_life(binding.slot.box_name()),
         host_incarnation: None,
         ..binding.clone()
     };

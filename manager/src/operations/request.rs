@@ -195,7 +195,7 @@ pub(super) fn reserve(
         path_set: None,
         phase: Phase::Reserved,
         desired: Desired::Bound,
-        box_incarnation: None,
+        box_incarnation: txn.last_life(place.slot.box_name()),
         host_incarnation: None,
         operation: Some(operation),
         trouble: None,

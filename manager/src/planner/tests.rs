@@ -60,6 +60,7 @@ impl Pool {
             size,
             first_seen: time(),
             last_connected: time(),
+            incarnation: None,
         };
         self.txn.put_node(record);
     }

@@ -262,6 +262,7 @@ mod tests {
                 size: 4,
                 first_seen: now,
                 last_connected: now,
+                incarnation: None,
             });
         }
         txn.put_device(DeviceRecord {
@@ -495,5 +496,22 @@ mod tests {
         assert_eq!(reads(2, std::slice::from_ref(&bound)), Phase::Reserved);
         assert_eq!(reads(2, &[bound]), Phase::Reserved);
         assert_eq!(reads(3, &[free]), Phase::Failed);
+    }
+
+    /// As above, and the box had written it down: it has the epochs in its next life, too.
+    #[test]
+    fn what_a_box_brings_from_a_life_before_its_epochs_were_recorded_is_made_under_new_epochs() {
+        for (last, has, phase) in [(1, 1, Phase::Reserved), (1, 2, Phase::Failed)] {
+            let (mut txn, binding, bound) = recorded("reserved");
+            let name = binding.slot.box_name();
+            let node = txn.nodes()[name].clone();
+            txn.put_node(NodeRecord { incarnation: Some(last), ..node });
+            let box_incarnation = txn.last_life(name);
+            txn.update_binding(BindingRecord { box_incarnation, ..binding.clone() });
+            let said = [InventoryEntry { serial: 1, ..entry(0, SlotState::Bound, 1) }];
+            let before = Tables::clone(&txn);
+            box_tables(&mut txn, &before, name, has, &said, &[bound], &[]);
+            assert_eq!(txn.bindings()[&binding.id].phase, phase, "{last} and {has}");
+        }
     }
 }

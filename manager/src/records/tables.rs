@@ -92,6 +92,11 @@ impl Tables {
         self.nodes.get(self.by_number.get(&node)?)
     }
 
+    /// The life in which a proxy was here last.
+    pub fn last_life(&self, name: &NodeName) -> Option<u32> {
+        self.nodes.get(name)?.incarnation
+    }
+
     /// The proxy that had a node number until it was forgotten. The number is given to no other.
     pub fn forgotten(&self, node: NodeId) -> Option<&NodeName> {
         self.forgotten.get(&node)

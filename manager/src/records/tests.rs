@@ -181,6 +181,7 @@ async fn bindings_of_one_slot_or_port_and_proxies_of_one_number_are_named() {
         size: 1,
         first_seen: now,
         last_connected: now,
+        incarnation: None,
     };
     let nodes = [node("a", 1), node("b", 2), node("c", 1)];
     let bindings = [
@@ -314,6 +315,7 @@ async fn node_numbers_run_out_with_a_reason() {
             size: 1,
             first_seen: now,
             last_connected: now,
+            incarnation: None,
         };
         records.apply(|txn| txn.put_node(record)).await.unwrap();
     }

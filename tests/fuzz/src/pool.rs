@@ -77,6 +77,7 @@ fn enter(txn: &mut Txn, name: &NodeName, role: Role) {
         size: 4,
         first_seen: now,
         last_connected: now,
+        incarnation: None,
     };
     txn.put_node(record);
     if role == Role::Host {

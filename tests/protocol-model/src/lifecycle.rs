@@ -168,7 +168,16 @@ impl Moment {
         {
             let (node, now) = (node(index), txn.now());
             let (first_seen, last_connected) = (now, now);
-            txn.put_node(NodeRecord { name, node, role, size, first_seen, last_connected });
+            let incarnation = None;
+            txn.put_node(NodeRecord {
+                name,
+                node,
+                role,
+                size,
+                first_seen,
+                last_connected,
+                incarnation,
+            });
         }
         look(&mut txn, Some(SLOTS[0]));
         Self::of(txn.into_tables(), Some(SLOTS[0]), false, None)

@@ -101,6 +101,7 @@ impl Records {
                 size: 1,
                 first_seen: now,
                 last_connected: now,
+                incarnation: None,
             });
         }
         txn.begin_term(nowhere()).expect("the first term");

@@ -33,6 +33,11 @@ impl<M> Late<M> {
         self.0.front().map(|first| first.0)
     }
 
+    /// When the last one is due.
+    pub(crate) fn last_at(&self) -> Option<Instant> {
+        self.0.back().map(|last| last.0)
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

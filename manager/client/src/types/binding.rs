@@ -141,7 +141,8 @@ pub struct BindingRecord {
     pub phase: Phase,
     /// What is wanted.
     pub desired: Desired,
-    /// The box's life in which it got it.
+    /// The box's life in which it got it; until then, the last one that was known when the epochs
+    /// were given.
     pub box_incarnation: Option<u32>,
     /// The host proxy's life in which it got it.
     pub host_incarnation: Option<u32>,

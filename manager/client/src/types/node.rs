@@ -40,4 +40,7 @@ pub struct NodeRecord {
     pub first_seen: Timestamp,
     /// When it last connected.
     pub last_connected: Timestamp,
+    /// Its life then; a record of an earlier version does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u32>,
 }

@@ -37,6 +37,7 @@ impl Fixture {
             size: 4,
             first_seen: now,
             last_connected: now,
+            incarnation: None,
         };
         let changed = fixture.records.apply(|txn| {
             txn.put_node(node("host1", 1, Role::Host));

@@ -69,6 +69,11 @@ impl Root {
         self.late.next_at()
     }
 
+    /// When it has said all that it holds back.
+    pub(crate) fn last_at(&self) -> Option<Instant> {
+        self.late.last_at()
+    }
+
     /// Says what is due. Whether an answer was among it that somebody waited for.
     pub(crate) fn wake(&mut self, now: Instant, out: &mut Egress<Purpose>) -> bool {
         let mut late = false;

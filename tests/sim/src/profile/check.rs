@@ -2,6 +2,7 @@
 
 use super::{Cable, Dress, Fabric, FaultKind, Kind, Profile, Shares, Time, Trouble, Work};
 use crate::host::FUNCTIONS;
+use crate::host::driver::DRIVE_PATIENCE;
 use anyhow::{Context, Result, ensure};
 use proxy_core::limits::{MAX_FRAME, MAX_PATHS, MAX_PEERS, MAX_PORTS, MAX_SLOTS, MIN_FRAME};
 use std::ops::RangeInclusive;
@@ -38,6 +39,14 @@ impl Profile {
             ensure!(
                 !(lies && believes),
                 "[[fault]] {} ({kind:?}): nothing where there are drives or `dma_flushes`",
+                number + 1
+            );
+            // Only then does a driver give up what it asked of one.
+            let silent = matches!(kind, Kind::DeviceHangs | Kind::DeviceStuck | Kind::DeviceLate);
+            let patience = DRIVE_PATIENCE.as_millis() as u64;
+            ensure!(
+                !silent || self.fabric.drives == 0 || self.time.settle_ms > patience,
+                "[[fault]] {} ({kind:?}): where there are drives, `settle_ms` has to be above {patience}",
                 number + 1
             );
             check_fault(fault, self.fabric.manager)

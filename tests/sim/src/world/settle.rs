@@ -89,8 +89,11 @@ impl World {
             let what = || format!("at rest, link.buffers_in_use of (node, buffers) is {held:?}");
             (!held.is_empty()).then(what)
         })?;
-        // What nobody waits for any more, since who asked or was asked is gone, runs into its bound.
-        self.run_until_none(self.bound, 5, |world| {
+        // What nobody waits for any more, since who asked or was asked is gone, runs into its bound. A
+        // tag that a root complex may still answer is its until then.
+        let last = self.hosts.iter().filter_map(|host| host.root.last_at()).max();
+        let said = last.map_or(Duration::ZERO, |last| last.saturating_since(self.now()));
+        self.run_until_none(self.bound + said, 5, |world| {
             let left = world.left_in_hand();
             (!left.is_empty()).then(|| format!("at rest, these nodes have in hand: {left:?}"))
         })

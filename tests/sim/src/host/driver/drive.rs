@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_micros(100);
 /// After an answer that makes no sense.
 const RETRY: Duration = Duration::from_millis(100);
 /// A command that takes longer is lost: the controller is reset. Longer than a request may take.
-const PATIENCE: Duration = Duration::from_secs(8);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 /// The MSI-X table in the register BAR.
 const VECTOR_TABLE: u64 = device_models::nvme::regs::MSIX_TABLE;
 /// Number of Queues (NVM Express 1.4 section 5.21.1.7).

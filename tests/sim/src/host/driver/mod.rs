@@ -17,7 +17,7 @@ mod peers;
 mod queue;
 mod wide;
 
-pub(crate) use drive::{DriveDriver, Register};
+pub(crate) use drive::{DriveDriver, PATIENCE as DRIVE_PATIENCE, Register};
 pub(crate) use model::ModelDriver;
 #[cfg(test)]
 pub(crate) use model::OUTSTANDING;
