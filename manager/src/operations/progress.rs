@@ -175,7 +175,8 @@ pub(super) fn ends(txn: &mut Txn, binding: BindingRecord) {
 }
 
 /// The box has freed the functions, or not; the states are those after it. A binding that was to
-/// end is gone with this, and its device is to be erased where a rule says so. One that still stands gets new epochs, if its device can be lent.
+/// end is gone with this, and its device is to be erased where a rule says so. One that still stands
+/// gets new epochs, if its device can be lent.
 pub fn freed(
     txn: &mut Txn,
     rules: &[EraseRule],

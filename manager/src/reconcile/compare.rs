@@ -514,4 +514,15 @@ mod tests {
             assert_eq!(txn.bindings()[&binding.id].phase, phase, "{last} and {has}");
         }
     }
+
+    #[test]
+    fn epochs_are_given_for_the_life_in_which_the_box_is() {
+        let (mut txn, binding, _) = recorded("withdrawn");
+        let node = txn.nodes()[binding.slot.box_name()].clone();
+        txn.put_node(NodeRecord { incarnation: Some(7), ..node });
+        let states = [(SlotFunction::ZERO, DeviceState::Free)];
+        progress::freed(&mut txn, &[], &binding, &states);
+        let again = &txn.bindings()[&binding.id];
+        assert_eq!((again.phase, again.box_incarnation), (Phase::Reserved, Some(7)));
+    }
 }
