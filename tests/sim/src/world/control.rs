@@ -272,11 +272,11 @@ impl World {
                 if self.post.connections[node] != connection {
                     return Ok(());
                 }
-                if let Some(thaws) = self.lives[node].frozen {
+                if self.lives[node].frozen.is_some() {
                     // It reads when it goes on.
                     let letter = Letter::ToProxy { node, connection, id, term, request };
                     let number = self.post.put(letter);
-                    self.agenda.plan(thaws + Duration::from_nanos(1), Event::Message(number));
+                    self.lives[node].unread.push(number);
                     return Ok(());
                 }
                 self.ask(node, id, term, request)

@@ -357,6 +357,9 @@ impl World {
                 self.arrived(flight)?;
             }
         }
+        for number in std::mem::take(&mut self.lives[node].unread) {
+            self.message(number)?;
+        }
         Ok(())
     }
 }

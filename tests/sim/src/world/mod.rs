@@ -120,6 +120,8 @@ pub(crate) struct Life {
     stood_still: Vec<(Instant, Instant)>,
     /// Frames that came meanwhile.
     backlog: Vec<u32>,
+    /// Control messages that came meanwhile.
+    unread: Vec<u32>,
     /// When its timer is planned.
     timer: Option<Instant>,
     spin: Spin,
