@@ -40,8 +40,8 @@ pub async fn admit(
             "{name} obeyed a manager with the later term {later}, this one has {own}: {how}"
         ));
     }
-    let (claimed, life) = (hello.node, hello.incarnation);
-    let entered = manager.records.change(|txn| Ok(enter(txn, &name, role, size, claimed, life)));
+    let claimed = hello.node;
+    let entered = manager.records.change(|txn| Ok(enter(txn, &name, role, size, claimed)));
     let record = entered.await.map_err(|problem: Problem| problem.to_string())??;
     Ok(Identity {
         name,
@@ -95,9 +95,8 @@ fn enter(
     role: Role,
     size: u8,
     claimed: Option<NodeId>,
-    life: u32,
 ) -> Result<NodeRecord, String> {
-    let (now, incarnation) = (txn.now(), Some(life));
+    let now = txn.now();
     let owner = claimed.and_then(|node| txn.node_by_number(node));
     if let (Some(node), Some(owner)) = (claimed, owner)
         && owner.name != *name
@@ -133,7 +132,7 @@ fn enter(
             ));
         }
         let is_as_it_was = known.size == size;
-        let record = NodeRecord { size, last_connected: now, incarnation, ..known.clone() };
+        let record = NodeRecord { size, last_connected: now, ..known.clone() };
         txn.put_node(record.clone());
         if !is_as_it_was {
             say_misplaced(txn, &record);
@@ -142,7 +141,7 @@ fn enter(
     }
     let free = || txn.new_node_id().ok_or("all node numbers have been given out");
     let node = claimed.map_or_else(free, Ok)?;
-    let (first_seen, last_connected) = (now, now);
+    let (first_seen, last_connected, incarnation) = (now, now, None);
     let record = NodeRecord {
         name: name.clone(),
         node,

@@ -7,7 +7,7 @@ use super::{MAX_PROXIES, MAX_STRANGERS, events, handshake};
 use crate::manager::Manager;
 use crate::reconcile;
 use crate::recorder::tap;
-use crate::types::{EventKind, EventRecord, NodeName};
+use crate::types::{EventKind, EventRecord, NodeName, NodeRecord};
 use proxy_core::control::{CONTROL_VERSION, Hello, MAX_MESSAGE, Refused, Reply, ToProxy, Welcome};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -204,11 +204,15 @@ fn full() -> String {
     format!("{MAX_PROXIES} proxies are connected, which is the limit")
 }
 
-/// Whether the records still have a proxy that is entered now. From here on it is not forgotten.
+/// Whether the records still have a proxy that is entered now. From here on it is not forgotten, and
+/// this is its life: another one of its name may have been admitted and not entered.
 async fn is_known(manager: &Arc<Manager>, session: &Session) -> bool {
     let identity = session.identity();
     let is_known = |txn: &mut crate::records::Txn| {
-        txn.nodes().get(&identity.name).is_some_and(|record| record.node == identity.node)
+        let known = txn.nodes().get(&identity.name).filter(|record| record.node == identity.node);
+        let Some(known) = known.cloned() else { return false };
+        txn.put_node(NodeRecord { incarnation: Some(identity.incarnation), ..known });
+        true
     };
     manager.records.apply(is_known).await.unwrap_or(true)
 }

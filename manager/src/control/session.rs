@@ -133,7 +133,8 @@ impl Session {
             stray_ports: Mutex::default(),
             complaints: Mutex::default(),
             let_go: Mutex::default(),
-            told: AtomicU64::new(0),
+            // Nothing is read before the first look.
+            told: AtomicU64::new(1),
             read: AtomicU64::new(0),
             moved: Notify::new(),
             root_complex: Mutex::default(),

@@ -99,8 +99,12 @@ impl Deadlines {
         let started = self.last.is_none();
         let jumped_ms = self.jump(now);
         let mut look = Look { jumped_ms, ..Look::default() };
-        for entry in self.entries.values_mut() {
-            entry.until = shifted(entry.until, jumped_ms);
+        // By what it still has: at a start that was not always what its end said.
+        if jumped_ms != 0 {
+            for entry in self.entries.values_mut() {
+                let left = entry.at.saturating_duration_since(now.monotonic);
+                entry.until = shifted(now.wall, left.as_millis() as i64);
+            }
         }
         let before = std::mem::take(&mut self.entries);
         for want in wanted {
@@ -230,6 +234,23 @@ mod tests {
             // The records say so from now on, and nothing moves again.
             let look = deadlines.look(clocks.now(), LEAST, &wanted(to.as_millis(), HOUR));
             assert_eq!((look.jumped_ms, left(&look), look.moved.len()), (0, HOUR / 4, 0));
+        }
+    }
+
+    /// As of a machine without a clock that runs while it is off.
+    #[test]
+    fn a_wall_clock_that_is_set_right_after_a_start_gives_nothing_a_wrong_end() {
+        for wrong in [24 * HOUR as i64, -24 * HOUR as i64] {
+            let (mut clocks, mut deadlines) = (Clocks::new(), Deadlines::default());
+            let until = clocks.wall + HOUR / 2;
+            clocks.wall = clocks.wall.saturating_add_signed(wrong);
+            let has = left(&deadlines.look(clocks.now(), LEAST, &wanted(until, HOUR)));
+            assert_eq!(has, if wrong < 0 { HOUR } else { LEAST.as_millis() as u64 });
+            clocks.pass(1000);
+            clocks.wall = clocks.wall.saturating_add_signed(-wrong);
+            let look = deadlines.look(clocks.now(), LEAST, &wanted(until, HOUR));
+            assert_eq!(left(&look), has - 1000);
+            assert_eq!(look.moved[0].to.as_millis(), clocks.wall + has - 1000);
         }
     }
 

@@ -169,7 +169,7 @@ fn stands(tables: &Tables, binding: &BindingRecord) -> bool {
 fn carry_out(txn: &mut Txn, todo: &Todo, settings: &Settings) {
     match todo {
         Todo::Move(key, from, to) => follow(txn, *key, *from, *to),
-        Todo::Warn(id, until) => warn(txn, *id, *until),
+        Todo::Warn(id, until) => warn(txn, *id, *until, settings.lease_warning),
         Todo::End(id, until) => lease_over(txn, *id, *until, settings),
         Todo::Due(id) => take_back::due(txn, *id),
         Todo::Gone(id) => take_back::gone(txn, *id),
@@ -198,11 +198,17 @@ fn follow(txn: &mut Txn, key: Key, from: Timestamp, to: Timestamp) {
     }
 }
 
-fn warn(txn: &mut Txn, id: AllocationId, until: Timestamp) {
+fn warn(txn: &mut Txn, id: AllocationId, until: Timestamp, warning: Duration) {
     let Some(mut allocation) = txn.allocations().get(&id).cloned() else { return };
     let ends = |lease: &&mut Lease| !lease.warned && lease.until == until;
     let Some(lease) = allocation.lease.as_mut().filter(ends) else { return };
     lease.warned = true;
+    // It could not be told in time, as of records that could not be written: it has that time from now.
+    let whole = (warning.as_millis() as u64).min(lease.whole_ms);
+    let least = txn.now().as_millis() + whole;
+    if lease.until.as_millis() + (SLACK.as_millis() as u64) < least {
+        lease.until = Timestamp::from_millis(least);
+    }
     let detail = format!(
         "the lease of {id} ends at {}; then {} has to give it back. `dxpu-manager extend {id}` \
          extends it",

@@ -338,8 +338,14 @@ pub(super) fn take_over(
             Desired::Forced => Desired::Forced,
             _ => mode.into(),
         };
+        // Who released it before may have asked, and is perhaps not kept any more.
+        let asked = matches!(binding.desired, Desired::Released { .. }).then_some(txn.now());
         let binding = BindingRecord { desired, operation: Some(operation), ..binding };
-        steps.extend(release_steps(&binding));
+        let unbind = release_steps(&binding).into_iter().map(|step| match step.name {
+            StepName::UnbindPort => Step { asked, ..step },
+            _ => step,
+        });
+        steps.extend(unbind);
         txn.update_binding(binding);
     }
     (steps, slots)

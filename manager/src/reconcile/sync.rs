@@ -22,6 +22,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 enum Again {
     /// Something was taken out, or may have to be: it was somebody's when the table began to be read.
     Soon,
+    /// What was read could not be written: the records do not know yet what the proxy has.
+    Unwritten,
     /// Now and then.
     Later,
 }
@@ -48,7 +50,8 @@ pub async fn run(manager: &Arc<Manager>, session: &Arc<Session>) {
                 return;
             }
         };
-        if session.set_ready() {
+        // It is given nothing before the records know what it has.
+        if again != Again::Unwritten && session.set_ready() {
             connected(manager, session).await;
         }
         tokio::select! {
@@ -67,8 +70,8 @@ fn look_again(in_a_row: &mut u32, again: Again, interval: Duration) -> Duration 
         return interval;
     }
     let wait = match *in_a_row {
-        0 => Duration::ZERO,
-        times => AGAIN.saturating_mul(1 << (times - 1).min(16)),
+        0 if again == Again::Soon => Duration::ZERO,
+        times => AGAIN.saturating_mul(1 << times.saturating_sub(1).min(16)),
     };
     *in_a_row += 1;
     wait.min(interval)
@@ -155,7 +158,7 @@ async fn sync_box(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Agai
         compare::take_moved(txn, name, |other| is_long_away(manager, other));
         diff
     });
-    let Ok(diff) = changed.await else { return Ok(Again::Later) };
+    let Ok(diff) = changed.await else { return Ok(Again::Unwritten) };
     session.set_read(told);
     let mut again = Again::of(diff.unsure);
     // Before they are taken out: nobody gets a slot meanwhile, and nothing is forgotten by a crash.
@@ -241,7 +244,7 @@ async fn sync_host(manager: &Arc<Manager>, session: &Arc<Session>) -> Result<Aga
     let changed = events::record(manager, session, |txn| {
         compare::host_table(txn, &before, name, incarnation, &table)
     });
-    let Ok(diff) = changed.await else { return Ok(Again::Later) };
+    let Ok(diff) = changed.await else { return Ok(Again::Unwritten) };
     session.set_stray_ports(diff.stray_ports);
     let mut again = Again::of(diff.unsure);
     for stray in diff.stray {

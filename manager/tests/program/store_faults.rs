@@ -12,7 +12,12 @@ use tlp_codec::ids::Epoch;
 
 /// Lets no file of the manager's grow beyond this, as a full disk does. `None`: as much as it likes.
 pub fn limit(manager: &Manager, bytes: Option<u64>) {
-    let pid = Pid::from_raw(i32::try_from(manager.pid()).unwrap());
+    limit_process(manager.pid(), bytes);
+}
+
+/// As [`limit`], of the process of this number.
+pub fn limit_process(pid: u32, bytes: Option<u64>) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
     let before = prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
     assert_eq!(before.maximum, None, "the test needs a machine without a limit of its own");
 }

@@ -2,8 +2,8 @@
 
 use crate::common::fake::{Fake, boxed, host};
 use crate::common::{Manager, eventually};
-use crate::store_faults::limit;
-use proxy_core::control::{BindingFailure, Event, PortState};
+use crate::store_faults::{limit, limit_process};
+use proxy_core::control::{BindingFailure, Event, PortState, Request};
 use serde_json::json;
 use tlp_codec::ids::PortId;
 
@@ -42,6 +42,7 @@ fn what_a_host_lets_go_while_nothing_can_be_written_is_taken_back() {
 #[test]
 fn the_log_says_that_it_can_be_written_when_it_can() {
     const SAYS: &str = "the store can be written again; it could not since";
+    const HELD: &str = "box1/2 gets nothing new";
     let (manager, _host, _box) = pool();
     limit(&manager, Some(4096));
     let body = json!({"place": "box1/2", "reason": "not written"});
@@ -51,11 +52,14 @@ fn the_log_says_that_it_can_be_written_when_it_can() {
         (manager.log().matches("ERROR manager::records").count() > 5).then_some(())
     });
     let log = manager.log();
-    assert!(!log.contains(SAYS) && !log.contains("box1/2 is held"), "{log}");
+    assert!(!log.contains(SAYS) && !log.contains(HELD), "{log}");
     limit(&manager, None);
     wait_log(&manager, SAYS);
     manager.wait_event("store-recovered", "since");
     assert_eq!(manager.log().matches(SAYS).count(), 1);
+    assert!(!manager.log().contains(HELD));
+    assert!(manager.request("POST", "/v1/holds", Some(&body)).0 < 300);
+    wait_log(&manager, HELD);
 }
 
 #[test]
@@ -71,4 +75,34 @@ fn a_device_that_is_enabled_while_nothing_can_be_written_counts_as_enabled() {
     limit(&manager, None);
     manager.wait_phase("configured");
     assert_eq!(manager.get("/v1/operations/op-1")["state"], "succeeded");
+}
+
+/// What is in its slots may be another device than the records have.
+#[test]
+fn a_box_is_given_nothing_before_what_it_has_could_be_written() {
+    let (manager, _host, at_box) = pool();
+    let again = at_box.leave();
+    manager.wait_event("node-disconnected", "box1");
+    let (process, mut limited) = (manager.pid(), false);
+    let first = move |request: &Request| {
+        if matches!(request, Request::ReadInventory { .. })
+            && !std::mem::replace(&mut limited, true)
+        {
+            limit_process(process, Some(4096));
+        }
+        None
+    };
+    {
+        let mut state = again.1.lock().unwrap();
+        state.rules.push(Box::new(first));
+        state.slots[0].model = "another".into();
+    }
+    let _box = Fake::insist(manager.control, again.0, again.1);
+    wait_log(&manager, "ERROR manager::records");
+    let is_ready = |manager: &Manager| {
+        manager.request("GET", "/v1/nodes/box1", None).1["connection"]["ready"] == true
+    };
+    assert!(!is_ready(&manager));
+    limit(&manager, None);
+    eventually("the box", || is_ready(&manager).then_some(()));
 }

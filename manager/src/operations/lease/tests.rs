@@ -46,6 +46,25 @@ fn a_lease_that_was_extended_meanwhile_neither_ends_nor_warns() {
     }
 }
 
+/// As while the store could not be written.
+#[test]
+fn a_lease_whose_end_is_told_late_lasts_for_the_warning_time_from_then() {
+    let (hour, warning) = (3_600_000, Duration::from_secs(60));
+    let now = Timestamp::now().as_millis();
+    for (left, told) in [(0, true), (30_000, true), (59_900, false), (90_000, false)] {
+        let until = Timestamp::from_millis(now + left);
+        let mut txn = lent(until, false);
+        let mut allocation = txn.allocations()[&ID].clone();
+        allocation.lease.as_mut().unwrap().whole_ms = hour;
+        txn.put_allocation(allocation);
+        warn(&mut txn, ID, until, warning);
+        let lease = txn.allocations()[&ID].lease.clone().unwrap();
+        assert!(lease.warned);
+        assert_eq!(lease.until >= Timestamp::from_millis(now + 60_000), told || left > 60_000);
+        assert_eq!(lease.until != until, told, "{left}");
+    }
+}
+
 /// Its end in the records is moved with the wall clock, in the same change.
 #[test]
 fn a_lease_that_is_over_when_its_end_is_moved_ends() {

@@ -139,6 +139,25 @@ fn a_release_that_is_called_back_does_not_keep_a_device_from_a_drain() {
     assert!(at_box.bound(1).is_none());
 }
 
+/// The operation that asked has run out of time, and the operating system may still let go.
+#[test]
+fn a_release_that_takes_over_what_was_asked_cannot_be_called_back() {
+    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    at_host.rule(|request| is_unbind_port(request).then_some(Script::Ignore));
+    manager.text(&["release", "alloc-1", "--within-ms", "100", "--no-wait"]);
+    eventually("the question", || at_host.with(|s| s.log.iter().any(is_unbind_port)).then_some(()));
+    let _away = at_host.leave();
+    eventually("the end of its time", || {
+        (manager.get("/v1/operations/op-2")["state"] == "failed").then_some(())
+    });
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    let (code, problem) = manager.failure(&["cancel", "op-3"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("too-late")), "{problem}");
+    assert!(at_box.bound(1).is_some());
+}
+
 /// It took nothing itself: two others had begun all of it.
 #[test]
 fn a_release_by_force_that_others_go_on_with_cannot_be_called_back() {

@@ -211,12 +211,14 @@ fn what_a_host_let_go_of_while_there_was_no_manager_is_taken_back() {
     let peer = at_box.welcome.node;
     let key = at_box.bound(1).unwrap();
     manager.kill();
-    at_host.with(|s| s.ports.get_mut(&0).unwrap().1 = PortState::Failed);
+    at_host.with(|s| {
+        s.ports.get_mut(&0).unwrap().1 = PortState::Failed;
+        s.first = vec![Event::BindingFailed { peer, key, reason: BindingFailure::HostLetGo }];
+    });
     let (at_host, at_box) = (at_host.leave(), at_box.leave());
     manager.run();
     let at_box = Fake::insist(manager.control, at_box.0, at_box.1);
     let at_host = Fake::insist(manager.control, at_host.0, at_host.1);
-    at_host.event(Event::BindingFailed { peer, key, reason: BindingFailure::HostLetGo });
     manager.wait_event("host-let-go", "box1/1");
     manager.wait_slot("box1/1", "free");
     assert!(at_host.with(|s| s.ports.is_empty()) && at_box.bound(1).is_none());

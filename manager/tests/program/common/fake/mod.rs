@@ -72,6 +72,8 @@ pub struct State {
     pub recorder_pages: u64,
     /// What it counts besides what all count.
     pub counters: BTreeMap<String, u64>,
+    /// What it tells before it answers anything, as a proxy tells of what was let go of.
+    pub first: Vec<Event>,
 }
 
 /// Who it is.
@@ -147,6 +149,7 @@ pub fn fresh(spec: &Spec, model: &str) -> Arc<Mutex<State>> {
         recorded: heapless::Vec::new(),
         recorder_pages: 0,
         counters: BTreeMap::new(),
+        first: Vec::new(),
         node: None,
     }))
 }

@@ -26,6 +26,9 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn run(self, mut buffer: Vec<u8>) {
+        for event in std::mem::take(&mut self.state.lock().unwrap().first) {
+            emit(&self.stream, &self.events, event);
+        }
         while let Some(message) = receive(&self.stream, &mut buffer) {
             let sent = match message {
                 ToProxy::Ping => send(&self.stream, &FromProxy::Pong),
