@@ -362,6 +362,16 @@ impl<T: Copy> Table<T> {
         }
     }
 
+    /// Goes through all requests, also those that are in quarantine.
+    pub fn for_each(&mut self, mut change: impl FnMut(&mut T)) {
+        for (_, state) in &mut self.entries {
+            match state {
+                State::Live { entry, .. } | State::Quarantined { entry } => change(entry),
+                State::Free { .. } => {}
+            }
+        }
+    }
+
     /// The outstanding request at `index`, whatever its generation: for tags, which have none.
     pub fn at_index(&self, index: u16) -> Option<(OutstandingRef, &T)> {
         match self.entries.get(index as usize)? {

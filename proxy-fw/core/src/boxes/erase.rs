@@ -147,7 +147,8 @@ impl BoxRole {
             let last = if packet.length_dw() == 1 { 0 } else { 0xf };
             (enables.first, enables.last) == (0xf, last)
         };
-        let plain = whole && packet.address_type() == AddressType::Untranslated;
+        let untranslated = packet.address_type() == AddressType::Untranslated;
+        let plain = whole && untranslated && !packet.is_poisoned();
         match packet.tlp_type() {
             TlpType::MWr if plain => {
                 if eraser.written(packet.address(), packet.payload()) {

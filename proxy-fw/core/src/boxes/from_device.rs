@@ -186,7 +186,8 @@ impl BoxRole {
             self.counters.unexpected_from_device += 1;
             return Ok(());
         }
-        let ToDevice::Host { function, key, outstanding, mut info, register, sampled } = *request
+        let ToDevice::Host { function, key, outstanding, mut info, register, sampled, .. } =
+            *request
         else {
             entry.tags.remove(reference);
             if entry.access.tag() == Some(tag) {
@@ -202,11 +203,7 @@ impl BoxRole {
                 Ok(Progress::Final) => {
                     entry.tags.remove(reference);
                 }
-                Ok(Progress::Partial) => {
-                    let rest =
-                        ToDevice::Host { function, key, outstanding, info, register, sampled };
-                    *entry.tags.get_mut(reference).expect("it was there just now") = rest;
-                }
+                Ok(Progress::Partial) => entry.owes(reference, info),
                 Err(_) => self.counters.mismatched_from_device += 1,
             }
             return Ok(());
@@ -224,16 +221,12 @@ impl BoxRole {
         let stamp = sampled.then(|| self.node.stamps.arrived(target.stamp_key(true, stamped), now));
         let meta = meta(packet, Class::Completion, Some(outstanding), stamp);
         self.send(now, target, meta, packet, change);
-        let tags = &mut self.slots[slot].tags;
         match progress {
             Progress::Final => {
-                tags.remove(reference);
+                self.slots[slot].tags.remove(reference);
             }
             Progress::Partial if planted(Canary::ForgetProgress) => {}
-            Progress::Partial => {
-                *tags.get_mut(reference).expect("it was there just now") =
-                    ToDevice::Host { function, key, outstanding, info, register, sampled };
-            }
+            Progress::Partial => self.slots[slot].owes(reference, info),
         }
         Ok(())
     }
@@ -405,12 +398,17 @@ impl BoxRole {
             self.slots[slot].tags.pop_expired(now, AfterExpiry::Quarantine)
         {
             self.counters.device_silent += 1;
-            let ToDevice::Host { function, key, outstanding, info, sampled, .. } = request else {
-                continue;
-            };
-            let Some(target) = self.slots[slot].target(function).filter(|t| t.key == key) else {
-                continue;
-            };
+            self.refuse_expired(now, slot, request);
+        }
+    }
+
+    /// Unsupported Request for what will not be answered, if a host asked for it that has the function
+    /// still.
+    pub(super) fn refuse_expired(&mut self, now: Instant, slot: usize, request: ToDevice) {
+        let ToDevice::Host { function, key, outstanding, info, sampled, .. } = request else {
+            return;
+        };
+        if let Some(target) = self.slots[slot].target(function).filter(|t| t.key == key) {
             self.refuse_host(now, target, &info, outstanding, sampled);
         }
     }

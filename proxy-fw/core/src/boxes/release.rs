@@ -154,14 +154,20 @@ impl BoxRole {
     fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
         if restore.stage == RestoreStage::Paused {
             // Its reset is over: what it was asked before never comes.
+            self.end_void(now, slot, restore.function);
             let tags = &mut self.slots[slot].tags;
             tags.release_quarantine_where(|request| request.is_for(restore.function));
             let due = Restore { stage: RestoreStage::Due, ..restore };
             return self.write_timeout(now, slot, due);
         }
-        if restore.stage == RestoreStage::Hurried && got != Got::Written {
+        match (restore.stage, got) {
+            // It answers again, and has forgotten what it was asked before.
+            (RestoreStage::Hurried, Got::Written) => self.end_void(now, slot, restore.function),
             // The host was too early with it, and so was this.
-            self.slots[slot].functions[restore.function].restore_wanted = true;
+            (RestoreStage::Hurried, _) => {
+                self.slots[slot].functions[restore.function].restore_wanted = true;
+            }
+            _ => {}
         }
         // Done; or the device did not take it, and its host will find it broken, too. What nobody
         // has is not lent so.
@@ -170,6 +176,16 @@ impl BoxRole {
             self.set_state(slot, restore.function, SlotState::Quarantined);
         }
         self.next_release(now, slot);
+    }
+
+    /// Ends what a function was asked before its reset, which is over: the tags are free again, and
+    /// the host is told.
+    fn end_void(&mut self, now: Instant, slot: usize, function: usize) {
+        let is_void = |request: &ToDevice| request.is_void(function);
+        self.slots[slot].tags.release_quarantine_where(is_void);
+        while let Some((_, request)) = self.slots[slot].tags.pop_where(AfterExpiry::Free, is_void) {
+            self.refuse_expired(now, slot, request);
+        }
     }
 
     fn write_timeout(&mut self, now: Instant, slot: usize, restore: Restore) {

@@ -56,10 +56,13 @@ impl BoxRole {
             self.slots[slot].signal(signal);
         }
         self.slots[slot].perst |= signal == SlotSignal::Perst { asserted: true };
-        for function in functions {
-            if self.slots[slot].target(function).is_some() {
-                self.flush_function(now, slot, function);
+        for other in functions {
+            let Some(target) = self.slots[slot].target(other) else { continue };
+            // The records that say so for the others may come later.
+            if other != function {
+                self.node.link(target.peer).flush(target.channel);
             }
+            self.flush_function(now, slot, other);
         }
         self.slot_is_reset(now, slot);
         self.begin_work_anew(now, slot);

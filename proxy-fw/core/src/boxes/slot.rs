@@ -211,6 +211,8 @@ pub(super) enum ToDevice {
         /// The register that a configuration read is for.
         register: Option<u16>,
         sampled: bool,
+        /// The function was reset since, and will not answer it.
+        void: bool,
     },
     /// Of the proxy itself, to a function, if there is one of that number.
     Own(Option<usize>),
@@ -228,6 +230,11 @@ impl ToDevice {
             Self::Host { function: asked, .. } => *asked == function,
             Self::Own(asked) => *asked == Some(function),
         }
+    }
+
+    /// Whether it was for a function before its reset, and the host asked for it.
+    pub(super) fn is_void(&self, function: usize) -> bool {
+        matches!(self, Self::Host { function: asked, void: true, .. } if *asked == function)
     }
 
     /// Under whose ID the device is asked: the proxy's own is 00:00.0.
@@ -352,6 +359,22 @@ impl Slot {
             self.signals.pop_front();
         }
         let _ = self.signals.push_back(signal);
+    }
+
+    /// So much of the answer to a host's request is still to come.
+    pub(super) fn owes(&mut self, reference: OutstandingRef, rest: RequestInfo) {
+        if let Some(ToDevice::Host { info, .. }) = self.tags.get_mut(reference) {
+            *info = rest;
+        }
+    }
+
+    /// A function is reset by its host: what it was asked before it will not answer.
+    pub(super) fn forget_before_reset(&mut self, function: usize) {
+        self.tags.for_each(|request| {
+            if let ToDevice::Host { function: asked, void, .. } = request {
+                *void |= *asked == function;
+            }
+        });
     }
 
     /// Requests of functions that nobody has end here: the device was reset and waits for nothing.

@@ -111,7 +111,12 @@ impl BoxRole {
             let packet = Packet::known(&mut buf[..length]);
             let deliver = match class {
                 Class::Posted => true,
-                Class::NonPosted if hopeless && !self.is_last_resort(slot, function, &packet) => {
+                // What the device has no room for is not handed to it, whatever it may be.
+                Class::NonPosted
+                    if hopeless
+                        && !(room.contains(Class::NonPosted)
+                            && self.is_last_resort(slot, function, &packet)) =>
+                {
                     self.refuse_for_want_of_tags(now, target, outstanding, stamp, &packet);
                     false
                 }
@@ -180,6 +185,7 @@ impl BoxRole {
             } else if !planted(Canary::KeepTagsAtFlr) {
                 self.slots[slot].functions[function].forget_requests();
             }
+            self.slots[slot].forget_before_reset(function);
         }
         let register = (packet.tlp_type() == TlpType::CfgRd0).then(|| packet.register());
         let request = ToDevice::Host {
@@ -189,6 +195,7 @@ impl BoxRole {
             info,
             register,
             sampled: stamp.is_some(),
+            void: false,
         };
         let deadline = now + self.config.completion_bound;
         let tag = self.slots[slot].tags.insert(deadline, request).expect("room was checked");
@@ -213,6 +220,7 @@ impl BoxRole {
     fn is_function_reset(&self, slot: usize, function: usize, packet: &Packet<&mut [u8]>) -> bool {
         let facts = &self.slots[slot].functions[function].facts;
         packet.tlp_type() == TlpType::CfgWr0
+            && !packet.is_poisoned()
             && facts.function_level_reset
             && packet.register() == facts.pcie_capability + 0x08
             && packet.byte_enables().first & 0b10 != 0
@@ -223,7 +231,8 @@ impl BoxRole {
     /// writes there is replaced by what the proxy set. A capability that it does not see it does
     /// not write: its control register gets 0, which is off.
     fn keep_owned_fields(&mut self, slot: usize, function: usize, packet: &mut Packet<&mut [u8]>) {
-        if packet.tlp_type() != TlpType::CfgWr0 {
+        // One that is poisoned writes nothing (PCIe 5.0 section 2.7.2.2).
+        if packet.tlp_type() != TlpType::CfgWr0 || packet.is_poisoned() {
             return;
         }
         let facts = &self.slots[slot].functions[function].facts;
@@ -289,6 +298,7 @@ impl BoxRole {
 /// Whether a request is a write that turns bus mastering on (Command bit 2).
 fn turns_bus_master_on(packet: &Packet<&mut [u8]>) -> bool {
     packet.tlp_type() == TlpType::CfgWr0
+        && !packet.is_poisoned()
         && packet.register() == 0x04
         && packet.byte_enables().first & 0b01 != 0
         && packet.payload().first().is_some_and(|low| low & 0b100 != 0)

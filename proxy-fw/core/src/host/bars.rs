@@ -20,6 +20,7 @@ impl Bar {
         const LAST: u16 = 0x24;
         let register = packet.register();
         let is_one = matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0)
+            && !packet.is_poisoned()
             && (FIRST..=LAST).contains(&register)
             && packet.byte_enables().first == 0xf;
         is_one.then(|| Self {

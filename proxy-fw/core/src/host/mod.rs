@@ -123,6 +123,7 @@ impl CommandWrite {
         const COMMAND: u16 = 0x04;
         let enables = packet.byte_enables().first & 0b11;
         let is_one = packet.tlp_type() == TlpType::CfgWr0
+            && !packet.is_poisoned()
             && packet.register() == COMMAND
             && enables != 0
             && packet.payload_len() == 4;

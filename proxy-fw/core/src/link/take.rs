@@ -118,8 +118,7 @@ impl Link {
         self.counters.sideband_received += 1;
         let keeps = sideband == Sideband::PerstAssert && self.faulty(Fault::KeepQueueAtPerst);
         if sideband.flushes() && !keeps {
-            self.drop_stored(channel);
-            self.drop_unsent(channel);
+            self.flush(channel);
         }
         self.place(channel).gate.get_or_insert(ordinal);
         self.inbox.sidebands.push_back((ordinal, channel, sideband));
@@ -127,13 +126,18 @@ impl Link {
 
     /// One binding is over, while the link goes on.
     pub(super) fn fail(&mut self, channel: ChannelId, reason: BindingFailure) {
-        self.drop_stored(channel);
-        self.drop_unsent(channel);
+        self.flush(channel);
         let place = self.place(channel);
         if place.phase == Phase::Open {
             place.phase = Phase::Failed(reason);
             self.failures |= 1 << channel.index;
         }
+    }
+
+    /// Drops what is stored for a binding, and what it has queued.
+    pub fn flush(&mut self, channel: ChannelId) {
+        self.drop_stored(channel);
+        self.drop_unsent(channel);
     }
 
     /// Drops what is stored for a binding and not handed out.

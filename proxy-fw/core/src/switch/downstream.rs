@@ -51,6 +51,20 @@ impl VirtualSwitch {
         if packet.is_poisoned() {
             self.poisoned_downstream(&packet);
         }
+        let poisoned = is_poisoned_request(&packet);
+        let verdict = self.routed_downstream(now, packet, out)?;
+        if let (true, Verdict::Forward(port)) = (poisoned, verdict) {
+            self.poisoned_leaves_by(port);
+        }
+        Ok(verdict)
+    }
+
+    fn routed_downstream(
+        &mut self,
+        now: Instant,
+        packet: Packet<&mut [u8]>,
+        out: &mut impl TlpSink,
+    ) -> Result<Verdict, Refusal> {
         match packet.tlp_type() {
             TlpType::CfgRd0 | TlpType::CfgWr0 | TlpType::CfgRd1 | TlpType::CfgWr1 => {
                 self.route_configuration(now, packet, out)
@@ -154,6 +168,19 @@ impl VirtualSwitch {
         self.upstream.report(PortError::Poisoned, true, Some(packet.as_bytes()));
         self.mark_who(Who::Upstream);
     }
+
+    /// A poisoned request leaves by a port's other side (section 7.5.1.3.7).
+    pub(super) fn poisoned_leaves_by(&mut self, port: PortId) {
+        let config = &mut self.port_mut(port).bridge.config;
+        if config.any(header::BRIDGE_CONTROL, header::BRIDGE_PARITY_RESPONSE) {
+            config.set(header::IO, header::MASTER_DATA_PARITY);
+        }
+    }
+}
+
+/// Whether data that is asked to be written, or to be taken into account, is poisoned.
+pub(super) fn is_poisoned_request(packet: &Packet<&mut [u8]>) -> bool {
+    packet.is_poisoned() && packet.class() != Some(tlp_codec::tlp::Class::Completion)
 }
 
 /// The status bit of a port that a completion of this status comes in by.

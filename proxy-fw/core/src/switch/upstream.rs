@@ -2,7 +2,7 @@
 //! allows it (PCIe 5.0 section 6.12).
 
 use super::config::{access_control as acs, header};
-use super::downstream::{Space, received_abort};
+use super::downstream::{Space, is_poisoned_request, received_abort};
 use super::sink::TlpSink;
 use super::verdict::{Cause, Counted, DownstreamVerdict, PortError, UpstreamVerdict as Verdict};
 use super::{Refusal, VirtualSwitch, Who};
@@ -76,6 +76,28 @@ impl VirtualSwitch {
             }
             self.poisoned_upstream(port, packet);
         }
+        let verdict = self.routed_upstream(port, packet)?;
+        if is_poisoned_request(packet) {
+            match verdict {
+                Verdict::ToRoot => {
+                    let config = &mut self.upstream.config;
+                    if config.any(header::COMMAND, header::PARITY_RESPONSE) {
+                        config.set(header::COMMAND, header::MASTER_DATA_PARITY);
+                    }
+                }
+                Verdict::ToPort(port) => self.poisoned_leaves_by(port),
+                _ => {}
+            }
+        }
+        Ok(verdict)
+    }
+
+    fn routed_upstream(
+        &mut self,
+        port: PortId,
+        packet: &Packet<&mut [u8]>,
+    ) -> Result<Verdict, Refusal> {
+        let who = Who::Port(port);
         match packet.tlp_type() {
             TlpType::IORd | TlpType::IOWr => self.request_upstream(port, Space::Io, packet),
             TlpType::MRd
@@ -251,10 +273,6 @@ impl VirtualSwitch {
         }
         bridge.report(PortError::Poisoned, true, Some(packet.as_bytes()));
         self.mark(port);
-        let config = &mut self.upstream.config;
-        if !completion && config.any(header::COMMAND, header::PARITY_RESPONSE) {
-            config.set(header::COMMAND, header::MASTER_DATA_PARITY);
-        }
     }
 
     /// An error message from below: whether both ports let it pass.

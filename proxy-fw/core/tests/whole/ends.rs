@@ -248,6 +248,31 @@ fn a_function_level_reset_by_the_host_frees_the_devices_tags() {
     assert_eq!(answers[0].payload(), [2; 4]);
 }
 
+/// A device does nothing of what is poisoned (PCIe 5.0 section 2.7.2.2).
+#[test]
+fn a_poisoned_write_resets_no_function() {
+    let mut world = World::bound();
+    world.config_write(bdf(3, 0), 0x04, 0x0006);
+    world.device.out.push_back(emit(&Repr::new(mem_read(bdf(3, 0), 7, 0x2000, 1))));
+    world.turn();
+    let (asked, _) = to_memory(&mut world);
+    world.device.manner = Manner::Refuses(CplStatus::UnsupportedRequest);
+    let (tag, data) = (world.tag(), 0x8000_u32.to_le_bytes());
+    let reset = Repr::new(Kind::ConfigWrite {
+        type1: true,
+        requester: Bdf::default(),
+        tag,
+        destination: bdf(3, 0),
+        register: 0x48,
+        first_be: 0xf,
+        data: &data,
+    });
+    world.request(&Repr { poisoned: true, ..reset }, tag);
+    world.device.received.clear();
+    answer_memory(&mut world, asked, &[1; 4]);
+    assert_eq!(world.device.received.len(), 1, "the device waits for it still");
+}
+
 /// The read that came up to the root complex: its tag there, and its address.
 fn to_memory(world: &mut World) -> (Tag, u64) {
     let is_read = |tlp: &Vec<u8>| Packet::new_checked(&tlp[..]).unwrap().tlp_type() == TlpType::MRd;

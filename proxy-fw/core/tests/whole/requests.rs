@@ -1,8 +1,9 @@
 //! What devices and hosts ask of each other, answered, in vain, twice or wrongly.
 
 use crate::world::*;
-use proxy_core::control::Request;
+use proxy_core::control::{Reply, Request, SlotState};
 use proxy_core::limits::{DEVICE_OUTSTANDING, DEVICE_TAGS, ROOT_OUTSTANDING, TEN_BIT_TAGS};
+use proxy_core::link::ClassSet;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
@@ -130,6 +131,78 @@ fn a_function_level_reset_reaches_a_device_that_was_silent_for_all_its_tags() {
     assert_eq!(world.config_write(bdf(3, 0), 0x48, 0x8000), CplStatus::Success);
     world.run(Duration::from_millis(300));
     assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+}
+
+/// A card has no place for it where the device takes nothing.
+#[test]
+fn a_function_level_reset_is_not_handed_to_a_device_without_room_for_it() {
+    let mut world = World::bound_to(|device| device.flr = true);
+    world.device.manner = Manner::Silent;
+    for _ in 1..DEVICE_TAGS {
+        assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+    }
+    world.device.manner = Manner::Answers;
+    world.device.room = ClassSet::ALL.without(Class::NonPosted);
+    let reset = |world: &mut World| world.config_write(bdf(3, 0), 0x48, 0x8000);
+    assert_eq!(reset(&mut world), CplStatus::UnsupportedRequest);
+    world.device.room = ClassSet::ALL;
+    assert_eq!(reset(&mut world), CplStatus::Success);
+    world.run(Duration::from_millis(300));
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+}
+
+/// Its host turns bus mastering on before the longest reset would be over.
+#[test]
+fn a_function_that_is_used_soon_after_its_reset_has_its_tags_back() {
+    let mut world = World::bound_to(|device| device.flr = true);
+    let silent = |world: &mut World, reads: usize| {
+        world.device.manner = Manner::Silent;
+        for _ in 0..reads {
+            assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::UnsupportedRequest);
+        }
+        world.device.manner = Manner::Answers;
+    };
+    silent(&mut world, DEVICE_TAGS - 3);
+    assert_eq!(world.config_write(bdf(3, 0), 0x48, 0x8000), CplStatus::Success);
+    assert_eq!(world.config_write(bdf(3, 0), 0x04, 0b110), CplStatus::Success);
+    world.run(Duration::from_millis(300));
+    silent(&mut world, 2);
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+}
+
+/// What was outstanding ends when the reset is over, and takes no tag with it.
+#[test]
+fn resets_of_a_function_that_is_asked_something_cost_no_tags() {
+    let mut world = World::bound_to(|device| device.flr = true);
+    for _ in 0..DEVICE_TAGS {
+        world.device.manner = Manner::Silent;
+        let tag = world.tag();
+        let read = emit(&Repr::new(mem_read(Bdf::default(), tag.get(), WINDOW, 1)));
+        world.host.handle_tlp(world.now, &read).unwrap();
+        world.turn();
+        world.device.manner = Manner::Answers;
+        assert_eq!(world.config_write(bdf(3, 0), 0x48, 0x8000), CplStatus::Success);
+        world.run(Duration::from_millis(300));
+        let ended = world.to_root.drain(..).any(|tlp| {
+            let packet = Packet::new_checked(&tlp[..]).unwrap();
+            packet.tag() == tag && packet.status() == CplStatus::UnsupportedRequest
+        });
+        assert!(ended, "its host waits for nothing");
+    }
+    assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
+    assert_eq!(world.counter("box: requests refused: a silent device has all tags"), 0);
+}
+
+/// What it says of itself is not to be used, so nobody knows what it is.
+#[test]
+fn a_device_whose_answers_are_poisoned_is_not_found() {
+    let mut world = World::new();
+    world.device.manner = Manner::Poisons;
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(Duration::from_secs(3));
+    let answer = world.ask_box(Request::ReadInventory { from: 0 }).unwrap();
+    let Reply::Inventory { entries, .. } = answer else { panic!("{answer:?}") };
+    assert!(entries.iter().all(|entry| entry.state != SlotState::Free), "{entries:?}");
 }
 
 #[test]

@@ -437,6 +437,8 @@ fn turn_box(
     }
     while let Some(length) = role!(boxes.poll_tlp(now, slot(1), device.room, &mut frame)) {
         busy = true;
+        let class = Packet::new_checked(&frame[..length]).unwrap().class().unwrap();
+        assert!(device.room.contains(class), "there is no room for a {class:?}");
         device.handle(&frame[..length]);
     }
     let (mut at, mut room) = (0, ClassSet::ALL);

@@ -260,6 +260,35 @@ fn poisoned_writes_to_the_switch_are_not_done_and_others_pass() {
     assert_ne!(host.read(Host::id(0), 0x1c) & 1 << 31, 0);
 }
 
+/// PCIe 5.0 sections 7.5.1.1.4 and 7.5.1.3.7.
+#[test]
+fn the_port_that_a_poisoned_request_leaves_by_says_so() {
+    let mut host = Host::ready(2);
+    host.write(UPSTREAM, 0x04, 0x0047);
+    for index in 0..2 {
+        let bridge = host.read(Host::id(index), 0x3c);
+        host.write(Host::id(index), 0x3c, bridge | 1 << 16);
+    }
+    let says = |host: &mut Host| {
+        let up = host.read(UPSTREAM, 0x04) & 1 << 24 != 0;
+        let [first, second] = [0, 1].map(|index| host.read(Host::id(index), 0x1c) & 1 << 24 != 0);
+        (up, first, second)
+    };
+    assert_eq!(says(&mut host), (false, false, false));
+    let poisoned = |requester, address| {
+        let mut tlp = write_of(requester, address);
+        Packet::new_checked(&mut tlp[..]).unwrap().set_poisoned(true);
+        tlp
+    };
+    let device = u16::from(bus(0)) << 8;
+    assert_eq!(host.up(0, &mut poisoned(device, memory_of(1))), UpstreamVerdict::ToPort(port(1)));
+    assert_eq!(says(&mut host), (false, false, true), "to a peer");
+    assert_eq!(host.down(&mut poisoned(ROOT, memory_of(0))), DownstreamVerdict::Forward(port(0)));
+    assert_eq!(says(&mut host), (false, true, true), "from the root complex");
+    assert_eq!(host.up(0, &mut poisoned(device, 0x1000)), UpstreamVerdict::ToRoot);
+    assert_eq!(says(&mut host), (true, true, true));
+}
+
 #[test]
 fn a_write_to_host_memory_is_seen_to_go_through_by_the_short_way() {
     let mut host = Host::ready(2);
