@@ -1,7 +1,7 @@
 //! A box in the world: its proxy, its devices, and the oracles between them.
 
 use super::hosts::HostNode;
-use super::room::Room;
+use super::room::{Room, no_room};
 use super::{World, link_config};
 use crate::device::{Device, Drive, End, Errand, Manner, Mark, Medium, Model, Part};
 use crate::director::slot_id;
@@ -315,8 +315,11 @@ impl World {
             };
             any = true;
             let packet = Packet::new_checked(&tlp[..length]).ok();
-            let class = packet.as_ref().and_then(Packet::class);
-            slots[slot].room.took(class.unwrap_or(Class::Posted));
+            let class = packet.as_ref().and_then(Packet::class).unwrap_or(Class::Posted);
+            if !room.contains(class) {
+                break no_room(class);
+            }
+            slots[slot].room.took(class);
             let function = packet.map_or(0, |packet| function_of(&packet));
             // What is for none of its functions the first one refuses.
             let there = all_of(slot).find(|n| n % FUNCTIONS == function && slots[*n].present);

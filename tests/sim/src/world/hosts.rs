@@ -3,7 +3,7 @@
 use super::boxes::SlotNode;
 use super::messages::{self, Wires};
 use super::returns::{Causes, came_back};
-use super::room::Room;
+use super::room::{Room, no_room};
 use super::{World, link_config, stood_long};
 use crate::device::Manner;
 use crate::dress;
@@ -339,7 +339,11 @@ impl World {
             let takes = room.of(now, work, requests.live() > 0);
             let Some(length) = role.poll_tlp_of(local, takes, &mut tlp) else { break Ok(any) };
             let class = Packet::new_checked(&tlp[..length]).ok().and_then(|packet| packet.class());
-            room.took(class.unwrap_or(Class::Posted));
+            let class = class.unwrap_or(Class::Posted);
+            if !takes.contains(class) {
+                break no_room(class);
+            }
+            room.took(class);
             any = true;
             if let Err(violation) = self.at_root(index, &tlp[..length]) {
                 break Err(violation);

@@ -3,6 +3,7 @@
 //! also take no non-posted requests before one of its own is answered: who does not let completions
 //! pass what waits stands still then. And now and then a root complex answers nothing for a while.
 
+use crate::oracle::{Verdict, Violation};
 use crate::profile::Work;
 use crate::random::{Drawer, Random};
 use proxy_core::link::ClassSet;
@@ -29,6 +30,11 @@ struct Stall {
 /// such time follows another.
 pub(super) fn longest_stall(work: &Work) -> Duration {
     Duration::from_micros(work.stall_us * LONGER)
+}
+
+/// A TLP came to who had said that it takes none of its class: on a card it would be lost.
+pub(super) fn no_room<T>(class: Class) -> Verdict<T> {
+    Err(Violation::new(1, format!("a {class:?} TLP was handed to who has no room for it")))
 }
 
 /// The room of a taker.
