@@ -186,12 +186,14 @@ impl Access {
     /// Takes the completion for the request under way.
     pub(super) fn handle<T: AsRef<[u8]>>(&mut self, now: Instant, completion: &Packet<T>) {
         let State::Waiting { want, .. } = self.state else { return };
-        // What is poisoned is not to be used (PCIe 5.0 section 2.7.2).
-        if completion.is_poisoned() {
-            self.state = State::Ended(Got::Failed);
-            return;
-        }
-        self.state = match (completion.status(), want) {
+        let status = match completion.status() {
+            // What is poisoned is not to be used (PCIe 5.0 section 2.7.2), and may be right next time.
+            CplStatus::Success if completion.is_poisoned() && completion.payload_len() > 0 => {
+                CplStatus::ConfigRetry
+            }
+            status => status,
+        };
+        self.state = match (status, want) {
             (CplStatus::Success, Want::Read { .. } | Want::ReadMemory(_)) => {
                 match completion.payload() {
                     &[a, b, c, d] => State::Ended(Got::Value(u32::from_le_bytes([a, b, c, d]))),
