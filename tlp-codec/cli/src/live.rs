@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// What a manager may take to answer beyond the time for which it looks.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,6 +30,7 @@ pub(crate) fn run(args: &Live, out: &mut impl Write, err: &mut dyn Write) -> any
     let repaint = !args.once && !args.json && io::stdout().is_terminal();
     let mut seen = false;
     loop {
+        let began = Instant::now();
         match ask(&agent, args) {
             Ok(latency) => {
                 seen = true;
@@ -42,15 +44,14 @@ pub(crate) fn run(args: &Live, out: &mut impl Write, err: &mut dyn Write) -> any
                 out.flush()?;
             }
             // A manager that restarts comes back.
-            Err(error) if seen && !args.once => {
-                writeln!(err, "tlp: {error:#}")?;
-                std::thread::sleep(args.interval);
-            }
+            Err(error) if seen && !args.once => writeln!(err, "tlp: {error:#}")?,
             Err(error) => return Err(error),
         }
         if args.once {
             return Ok(());
         }
+        // A manager that has nothing to look at answers at once.
+        thread::sleep(args.interval.saturating_sub(began.elapsed()));
     }
 }
 
