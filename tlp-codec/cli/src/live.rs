@@ -10,8 +10,12 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a manager may take to answer beyond the time for which it looks.
+/// What a manager may take to answer beyond the time for which it looks, and then until its answer is
+/// here to its end.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What an answer may have, bytes: as many as `dxpu-manager latency` takes.
+const MAX_ANSWER: u64 = 1 << 30;
 
 /// Looks again and again, or once.
 ///
@@ -19,14 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// When the manager cannot be asked the first time, or says no, or the output cannot be written.
 pub(crate) fn run(args: &Live, out: &mut impl Write, err: &mut dyn Write) -> anyhow::Result<()> {
-    let agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_connect(Some(Duration::from_secs(5)))
-        .timeout_recv_response(Some(args.interval + PATIENCE))
-        // A manager is reached directly.
-        .proxy(None)
-        .build()
-        .new_agent();
+    let agent = agent(args.interval + PATIENCE, PATIENCE);
     let repaint = !args.once && !args.json && io::stdout().is_terminal();
     let mut seen = false;
     loop {
@@ -55,6 +52,20 @@ pub(crate) fn run(args: &Live, out: &mut impl Write, err: &mut dyn Write) -> any
     }
 }
 
+/// Waits so long for an answer, and then until it is here.
+fn agent(answer: Duration, rest: Duration) -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(Some(Duration::from_secs(5)))
+        .timeout_recv_response(Some(answer))
+        // A machine that dies behind the start of its answer ends no connection.
+        .timeout_recv_body(Some(rest))
+        // A manager is reached directly.
+        .proxy(None)
+        .build()
+        .new_agent()
+}
+
 /// What the manager sees in one interval.
 fn ask(agent: &ureq::Agent, args: &Live) -> anyhow::Result<Value> {
     let server = args.manager.trim_end_matches('/');
@@ -77,7 +88,13 @@ fn ask(agent: &ureq::Agent, args: &Live) -> anyhow::Result<Value> {
         )
     };
     let mut answer = request.call().with_context(unreachable)?;
-    let body = answer.body_mut().read_to_string().with_context(unreachable)?;
+    let body = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
+    let body = body.with_context(|| {
+        format!(
+            "the answer of the manager at {server} did not come to its end; ask again, or with \
+             --node for less"
+        )
+    })?;
     let value: Value = serde_json::from_str(&body)
         .with_context(|| format!("{server} does not answer as a dxpu-manager does"))?;
     if !answer.status().is_success() {
@@ -211,7 +228,50 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
     use serde_json::json;
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+
+    /// No test waits for longer.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Asks a manager that says so much for an answer, and then nothing more; waits so long for the
+    /// rest.
+    fn ask_one_that_says(answer: &str, rest: Duration) -> anyhow::Result<Value> {
+        let manager = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = manager.local_addr().unwrap().to_string();
+        let (told, result) = mpsc::channel();
+        thread::spawn(move || {
+            let args = ["tlp", "live", "--interval", "10ms", "--manager", &address];
+            let Command::Live(args) = Args::parse_from(args).command else { unreachable!() };
+            let agent = agent(LONG, rest);
+            told.send(ask(&agent, &args)).unwrap();
+        });
+        let mut stream = manager.accept().unwrap().0;
+        // Who asked may have heard enough.
+        let _ = stream.write_all(answer.as_bytes());
+        result.recv_timeout(LONG).expect("it waits for no more")
+    }
+
+    fn answer(length: usize, body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}")
+    }
+
+    #[test]
+    fn an_answer_that_does_not_go_on_is_not_waited_for() {
+        let error = ask_one_that_says(&answer(100, "{"), Duration::from_millis(200)).unwrap_err();
+        let said = format!("{error:#}");
+        assert!(said.contains("did not come to its end") && said.contains("timeout"), "{said}");
+    }
+
+    #[test]
+    fn an_answer_of_many_devices_is_read() {
+        let long = format!("[\"{}\"]", "x".repeat(11 << 20));
+        let value = ask_one_that_says(&answer(long.len(), &long), LONG).unwrap();
+        assert_eq!(value.to_string().len(), long.len());
+    }
 
     #[test]
     fn a_look_is_a_table_and_the_slowest_requests() {
