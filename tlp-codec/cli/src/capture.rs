@@ -3,8 +3,9 @@
 use crate::bare;
 use crate::decode::Printer;
 use crate::input::{Format, Stream};
-use crate::joiner::{Joiner, Key, Recent};
+use crate::joiner::Joiner;
 use crate::pcapng;
+use crate::recent::{Key, Recent};
 use crate::segments::{length_said, segment_size};
 use anyhow::{Context, Result};
 use etherparse::{EtherType, LaxSlicedPacket, TransportSlice, UdpHeader};

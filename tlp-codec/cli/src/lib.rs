@@ -14,6 +14,7 @@ mod joiner;
 mod live;
 mod notes;
 mod pcapng;
+mod recent;
 mod segments;
 mod taker;
 mod text;

@@ -40,10 +40,20 @@ fn frame(sequence: u32, records: &[Record<'_>]) -> Vec<u8> {
 
 /// A frame between these lives of both ends.
 fn frame_of(lives: (u32, u32), sequence: u32, records: &[Record<'_>]) -> Vec<u8> {
+    frame_between((1, 2), lives, sequence, records)
+}
+
+/// A frame from one node to another, between these lives of theirs.
+fn frame_between(
+    nodes: (u16, u16),
+    lives: (u32, u32),
+    sequence: u32,
+    records: &[Record<'_>],
+) -> Vec<u8> {
     let header = Header {
         kind: FrameKind::Data,
-        destination: NodeId::new(2).unwrap(),
-        source: NodeId::new(1).unwrap(),
+        destination: NodeId::new(nodes.1).unwrap(),
+        source: NodeId::new(nodes.0).unwrap(),
         source_incarnation: lives.0,
         destination_incarnation: Some(lives.1),
         session: 5,
@@ -303,6 +313,51 @@ fn a_tlp_that_is_sent_again_is_marked_and_encoded_once() {
     for ran in [text, json] {
         let back = tlp(&["encode"], ran.out.as_bytes());
         assert_eq!((back.code, back.out.lines().count()), (0, 4), "{}", back.err);
+    }
+}
+
+/// A path may be dead for a while in which the capture's other links go on.
+#[test]
+fn what_is_sent_again_came_before_however_much_others_sent_meanwhile() {
+    let of_another = |sequence, records: &[Record<'_>]| {
+        ethernet(false, &frame_between((3, 2), (1, 2), sequence, records))
+    };
+    let whole = vec![tlp_record(&READ); 100];
+    let others: Vec<Vec<u8>> = (0..170).map(|n| of_another(n * 100, &whole)).collect();
+    let read = ethernet(false, &frame(10, &[tlp_record(&READ)]));
+    let packets = [&[read.clone()][..], &others, &[read]].concat();
+    let ran = tlp(&["decode"], &pcap(&packets));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let marked = ran.out.lines().filter(|line| line.contains(" again #")).count();
+    assert_eq!((marked, ran.out.lines().count()), (1, 17_002));
+    assert_eq!(tlp(&["encode"], ran.out.as_bytes()).out.lines().count(), 17_001);
+
+    // The same of split TLPs: one of which a part is sent again when it is complete, or before.
+    let write = [&[0x60, 0, 0, 1, 1, 0, 0, 0x0f, 0, 0, 0, 1, 0, 0, 0, 0][..], &[7; 4]].concat();
+    let (address, class, crc) = (address(), Class::Posted, crc::tlp(&write));
+    let traits = TlpTraits { outstanding: None, ..traits(class) };
+    let (start, end) = write.split_at(16);
+    let split = [
+        Record::SplitHeader(SplitHeader {
+            address,
+            traits,
+            total: write.len() as u16,
+            parts: 1,
+            crc,
+            bytes: start,
+        }),
+        Record::SplitData(SplitData { address, class, part: 1, offset: 16, bytes: end }),
+    ];
+    let others: Vec<Vec<u8>> = (0..17_000).map(|n| of_another(n * 2, &split)).collect();
+    let (_, complete) = split_write();
+    for (before, behind) in [
+        (&complete[..], &complete[2..]),
+        (&complete[..], &complete[..]),
+        (&complete[..2], &complete[1..]),
+    ] {
+        let ran = tlp(&["decode"], &pcap(&[before, &others, behind].concat()));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        assert_eq!(ran.out.lines().count(), 17_001);
     }
 }
 
