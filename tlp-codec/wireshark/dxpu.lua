@@ -1029,7 +1029,7 @@ local function learn_record(header, record, number, time)
         local at = after(record.sequence, -(record.split.part or 0))
         known.split = learn_split(link, at, number, function(split)
             local part = record.split
-            if part.start then
+            if part.start and not split.start then
                 split.total, split.parts, split.crc = part.total, part.parts, part.crc
                 split.start, split.header_in = part.start, number
             elseif part.bytes and not split.pieces[part.part] then
@@ -1051,11 +1051,11 @@ local function add_request_and_response(tree, range, known, visited)
         tree:add_proto_expert_info(e.unanswered)
     end
     if known.response_to then
-        local time = math.max(known.response_time, 0)
-        local seconds = floor(time)
+        -- Rounded before it is taken apart: a hair below a second is one second.
+        local ns = floor(math.max(known.response_time, 0) * 1e9 + 0.5)
         tree:add(f.request_in, range, known.response_to.frame):set_generated()
         tree:add(f.response_time, range,
-            NSTime(whole(seconds), whole(floor((time - seconds) * 1e9 + 0.5)))):set_generated()
+            NSTime(whole(floor(ns / 1e9)), whole(ns % 1e9))):set_generated()
     elseif known.is_response then
         tree:add_proto_expert_info(e.no_request)
     end

@@ -342,3 +342,80 @@ fn an_epoch_that_is_over_is_marked() {
     assert_eq!(tshark::matching(&path, "dxpu.expert.stale"), [3]);
     assert_eq!(tshark::matching(&path, "dxpu.record.newer_epoch_in == 2"), [3]);
 }
+
+fn emitted(record: &Record<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; record.emitted_len()];
+    record.emit(&mut bytes).unwrap();
+    bytes
+}
+
+/// A response time that is a hair below whole seconds, as a difference of two times may be.
+#[test]
+fn a_response_time_of_a_second_is_one() {
+    use crate::vectors::{address, frame, header};
+    use tlp_codec::crc;
+    use tlp_codec::fabric::{Header, TlpRecord, TlpTraits};
+    use tlp_codec::ids::OutstandingRef;
+    let Some(()) = tshark::found() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("second.pcap");
+    let record = |class, tlp: &[u8]| {
+        let mut address = address();
+        if class == Class::Completion {
+            (address.source, address.destination) = (address.destination, address.source);
+        }
+        let outstanding = Some(OutstandingRef { index: 6, generation: 2 });
+        let traits = TlpTraits { class, relaxed: false, sampled: false, outstanding };
+        emitted(&Record::Tlp(TlpRecord { address, traits, tlp, crc: crc::tlp(tlp) }))
+    };
+    let asked = record(Class::NonPosted, &[0, 0, 0, 1, 1, 0, 5, 0x0f, 0, 0, 0x10, 0]);
+    let completion = [0x4a, 0, 0, 1, 3, 0, 0, 4, 0, 0, 5, 0x10, 1, 2, 3, 4];
+    let answered = record(Class::Completion, &completion);
+    let there = header(FrameKind::Data, 2, 1);
+    let back = Header {
+        source: there.destination,
+        destination: there.source,
+        source_incarnation: there.destination_incarnation.unwrap(),
+        destination_incarnation: Some(there.source_incarnation),
+        ..there.clone()
+    };
+    let at = std::time::Duration::from_millis;
+    let begin = Captured::new(at(0), frame(&header(FrameKind::Probe, 1, 0), &[]));
+    let frames = [
+        begin,
+        Captured::new(at(1300), frame(&there, &asked)),
+        Captured::new(at(2300), frame(&back, &answered)),
+    ];
+    capture::write(&path, &frames);
+    assert_eq!(tshark::matching(&path, "dxpu.response_time == 1"), [3]);
+}
+
+#[test]
+fn a_split_tlp_s_header_record_is_where_it_came_first() {
+    use crate::vectors::{address, frame, header};
+    use tlp_codec::crc;
+    use tlp_codec::fabric::{SplitData, SplitHeader, TlpTraits};
+    let Some(()) = tshark::found() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("split.pcap");
+    let write = [&[0x60, 0, 0, 1, 1, 0, 0, 0x0f, 0, 0, 0, 1, 0, 0, 0, 0][..], &[7; 4]].concat();
+    let (address, class) = (address(), Class::Posted);
+    let traits = TlpTraits { class, relaxed: false, sampled: false, outstanding: None };
+    let (crc, bytes) = (crc::tlp(&write), &write[..16]);
+    let start =
+        Record::SplitHeader(SplitHeader { address, traits, total: 20, parts: 1, crc, bytes });
+    let bytes = &write[16..];
+    let more = Record::SplitData(SplitData { address, class, part: 1, offset: 16, bytes });
+    let frames: Vec<Captured> = [(&start, 20), (&start, 20), (&more, 21)]
+        .into_iter()
+        .enumerate()
+        .map(|(n, (record, sequence))| {
+            let header = header(FrameKind::Data, n as u32, sequence);
+            let at = std::time::Duration::from_millis(n as u64);
+            Captured::new(at, frame(&header, &emitted(record)))
+        })
+        .collect();
+    capture::write(&path, &frames);
+    assert_eq!(tshark::matching(&path, "dxpu.split.header_in == 1"), [1, 2, 3]);
+    assert_eq!(tshark::matching(&path, "dxpu.split.reassembled_in == 3"), [1, 2, 3]);
+}
