@@ -9,7 +9,7 @@ use tlp_codec::fabric::{Header, SplitData, SplitHeader};
 /// A TLP that is complete.
 pub(crate) struct Joined {
     pub(crate) bytes: Vec<u8>,
-    /// Where its first record was.
+    /// Where its first record was when it came first.
     pub(crate) from: Map<String, Value>,
 }
 
@@ -55,8 +55,10 @@ impl Joiner {
             return Ok(None);
         }
         let partial = self.begin(key);
-        partial.start = Some((start.total.into(), start.parts.into(), start.crc, from));
-        partial.pieces.insert(0, start.bytes.to_vec());
+        if partial.start.is_none() {
+            partial.start = Some((start.total.into(), start.parts.into(), start.crc, from));
+            partial.pieces.insert(0, start.bytes.to_vec());
+        }
         self.complete(key)
     }
 

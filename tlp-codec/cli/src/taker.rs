@@ -33,6 +33,17 @@ fn parse_id(text: &str) -> Option<Bdf> {
     ))
 }
 
+/// Takes a flag out of a line's fields; one that is not there is false.
+pub(crate) fn take_flag(fields: &mut Map<String, Value>, key: &str) -> Result<bool, String> {
+    match fields.shift_remove(key) {
+        None => Ok(false),
+        Some(Value::Bool(on)) => Ok(on),
+        Some(Value::String(text)) if matches!(text.as_str(), "true" | "1") => Ok(true),
+        Some(Value::String(text)) if matches!(text.as_str(), "false" | "0") => Ok(false),
+        Some(other) => Err(format!("field `{key}`: {other} is neither true nor false")),
+    }
+}
+
 impl Taker {
     pub(crate) fn new(map: Map<String, Value>) -> Self {
         Self(map)
@@ -70,13 +81,7 @@ impl Taker {
     }
 
     pub(crate) fn flag(&mut self, key: &str) -> Result<bool, String> {
-        match self.take(key) {
-            None => Ok(false),
-            Some(Value::Bool(on)) => Ok(on),
-            Some(Value::String(text)) if matches!(text.as_str(), "true" | "1") => Ok(true),
-            Some(Value::String(text)) if matches!(text.as_str(), "false" | "0") => Ok(false),
-            Some(other) => Err(format!("field `{key}`: {other} is neither true nor false")),
-        }
+        take_flag(&mut self.0, key)
     }
 
     pub(crate) fn number(&mut self, key: &str, max: u64) -> Result<Option<u64>, String> {

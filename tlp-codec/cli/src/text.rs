@@ -1,6 +1,7 @@
 //! Lines of text and of JSON, and the fields on them.
 
 use crate::fields::Fields;
+use crate::taker::take_flag;
 use serde_json::{Map, Value};
 
 /// Keys that say something about a TLP and are not part of it.
@@ -67,7 +68,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
             return Err(format!("field `{key}` is there twice"));
         }
     }
-    Ok(of_fields(map))
+    of_fields(map)
 }
 
 fn parse_json(line: &str) -> Result<Line, String> {
@@ -77,11 +78,11 @@ fn parse_json(line: &str) -> Result<Line, String> {
         return Ok(Line::Nothing);
     }
     map.retain(|key, _| !ABOUT.contains(&key.as_str()));
-    Ok(of_fields(map))
+    of_fields(map)
 }
 
-fn of_fields(map: Map<String, Value>) -> Line {
-    if map.get(AGAIN) == Some(&Value::Bool(true)) { Line::Nothing } else { Line::Tlp(map) }
+fn of_fields(mut map: Map<String, Value>) -> Result<Line, String> {
+    Ok(if take_flag(&mut map, AGAIN)? { Line::Nothing } else { Line::Tlp(map) })
 }
 
 /// The line up to a `#` that starts a word.
@@ -139,6 +140,9 @@ mod tests {
         assert!(matches!(parse(r#"{"record":"credits"}"#), Ok(Line::Nothing)));
         assert!(matches!(parse("MRd address=0 again"), Ok(Line::Nothing)));
         assert!(matches!(parse(r#"{"type":"MRd","again":true}"#), Ok(Line::Nothing)));
+        assert!(matches!(parse("MRd address=0 again=true"), Ok(Line::Nothing)));
+        assert_eq!(fields(r#"{"type":"MRd","address":0,"again":false}"#).len(), 2);
+        assert!(parse("MRd address=0 again=perhaps").is_err());
         assert!(parse("MRd tag=1 tag=2").is_err());
         assert!(parse("{").is_err());
     }

@@ -278,6 +278,7 @@ fn a_split_tlp_whose_parts_are_sent_again_is_given_once() {
         let packets: Vec<Vec<u8>> = order.iter().map(|&part| parts[part].clone()).collect();
         let ran = tlp(&["decode"], &pcap(&packets));
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{order:?}");
+        assert!(ran.out.contains("# packet 1 source 1"), "its header was first: {order:?}");
         let back = tlp(&["encode"], ran.out.as_bytes());
         assert_eq!(back.out.trim_end(), hex, "{order:?}");
     }

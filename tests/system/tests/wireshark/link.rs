@@ -377,7 +377,7 @@ fn a_response_time_of_a_second_is_one() {
         destination: there.source,
         source_incarnation: there.destination_incarnation.unwrap(),
         destination_incarnation: Some(there.source_incarnation),
-        ..there.clone()
+        ..there
     };
     let at = std::time::Duration::from_millis;
     let begin = Captured::new(at(0), frame(&header(FrameKind::Probe, 1, 0), &[]));
