@@ -9,9 +9,9 @@ use crate::recent::{Key, Recent};
 use crate::segments::{length_said, segment_size};
 use anyhow::{Context, Result};
 use etherparse::{EtherType, LaxSlicedPacket, TransportSlice, UdpHeader};
-use pcap_file::{DataLink, pcap::PcapReader};
+use pcap_file::{DataLink, PcapError, pcap::PcapReader};
 use serde_json::{Map, Value};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use tlp_codec::fabric::{
     ETHERTYPE, Frame, FrameError, FrameKind, Header, Record, RecordAddress, TlpTraits,
 };
@@ -119,7 +119,7 @@ impl<W: Write> Capture<'_, '_, W> {
                     self.packet(Captured { link, bytes, original, known: Map::new() })?;
                     self.printer.part_ends()?;
                 }
-                Err(error) => return self.cut_off(&error.to_string()),
+                Err(error) => return self.cut_off(&why_unread(error)),
             }
         }
         Ok(())
@@ -357,6 +357,17 @@ impl<W: Write> Capture<'_, '_, W> {
             self.printer.broken(&place, &unfinished)?;
         }
         Ok(())
+    }
+}
+
+/// Why no packet could be read of a pcap, whose reader takes a packet that is longer than its memory
+/// for the file's end.
+fn why_unread(error: PcapError) -> String {
+    match error {
+        PcapError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            "it ends in the middle of a packet, or the packet's length is wrong".into()
+        }
+        error => format!("{:#}", anyhow::Error::from(error)),
     }
 }
 

@@ -432,6 +432,7 @@ fn a_capture_that_ends_in_the_middle_gives_what_it_has() {
         let ran = tlp(&["decode"], &capture[..capture.len() - 20]);
         assert_eq!((ran.code, ran.out.lines().count()), (1, 1), "{}", ran.err);
         assert!(ran.err.contains("behind packet 1: the capture cannot be read"), "{}", ran.err);
+        assert!(ran.err.contains("it ends in the middle of a "), "{}", ran.err);
     }
     let nothing = tlp(&["decode"], &pcap(&[udp(b"somebody else's")]));
     assert_eq!(nothing.code, 1);
