@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -71,11 +71,11 @@ pub(crate) fn open(arguments: &[String], file: Option<&Path>) -> Result<Source> 
 }
 
 /// What a stream is by its first bytes; `name` is that of a file.
-pub(crate) fn of_stream(mut stream: Stream, name: Option<String>) -> Result<Source> {
-    let start = stream
-        .bytes
-        .fill_buf()
-        .with_context(|| format!("cannot read {}", name.as_deref().unwrap_or("the input")))?;
+pub(crate) fn of_stream(stream: Stream, name: Option<String>) -> Result<Source> {
+    let cannot = || format!("cannot read {}", name.as_deref().unwrap_or("the input"));
+    let Stream { bytes, live } = stream;
+    let mut stream = Stream { bytes: with_its_start(bytes).with_context(cannot)?, live };
+    let start = stream.bytes.fill_buf().with_context(cannot)?;
     if let Some(format) = format(start) {
         return Ok(Source::Capture(format, stream));
     }
@@ -97,18 +97,41 @@ fn is_binary(start: &[u8]) -> bool {
     !start.iter().take(LOOKED_AT).all(text)
 }
 
+/// How capture files start.
+const STARTS: [(u32, Format); 5] = [
+    (0x0a0d_0d0a, Format::PcapNg),
+    // In the byte order of whoever wrote it: times in microseconds, and in nanoseconds.
+    (0xa1b2_c3d4, Format::Pcap),
+    (0xd4c3_b2a1, Format::Pcap),
+    (0xa1b2_3c4d, Format::Pcap),
+    (0x4d3c_b2a1, Format::Pcap),
+];
+
 /// Which kind of capture file starts so, if any.
 fn format(start: &[u8]) -> Option<Format> {
-    const PCAP_US: u32 = 0xa1b2_c3d4;
-    const PCAP_NS: u32 = 0xa1b2_3c4d;
-    const PCAPNG: u32 = 0x0a0d_0d0a;
-    match u32::from_be_bytes(*start.first_chunk()?) {
-        PCAPNG => Some(Format::PcapNg),
-        magic if [magic, magic.swap_bytes()].iter().any(|m| matches!(*m, PCAP_US | PCAP_NS)) => {
-            Some(Format::Pcap)
+    let starts = |(magic, _): &&(u32, _)| start.starts_with(&magic.to_be_bytes());
+    STARTS.iter().find(starts).map(|(_, format)| *format)
+}
+
+/// Whether a capture file starts so, of which there is more to see.
+fn may_be_capture(start: &[u8]) -> bool {
+    let goes_on = |magic: [u8; 4]| start.len() < magic.len() && magic.starts_with(start);
+    STARTS.iter().any(|(magic, _)| goes_on(magic.to_be_bytes()))
+}
+
+/// The stream, where its buffer has enough to tell what it is. A pipe may give a byte at a time; of one
+/// that gives lines no more is waited for than tells that they are lines.
+fn with_its_start(mut bytes: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
+    let mut start = Vec::new();
+    while may_be_capture(&start) {
+        let there = bytes.fill_buf()?;
+        if there.is_empty() || start.is_empty() && !may_be_capture(there) {
+            break;
         }
-        _ => None,
+        start.push(there[0]);
+        bytes.consume(1);
     }
+    Ok(if start.is_empty() { bytes } else { Box::new(Cursor::new(start).chain(bytes)) })
 }
 
 /// The longest line that is read, bytes. The longest TLP takes 9 KiB in hex, 13 KiB with blanks
@@ -232,6 +255,36 @@ mod tests {
         assert!(parse_hex("0ab").unwrap_err().to_string().contains("odd"));
         assert!(parse_hex("0g").unwrap_err().to_string().contains("`g`"));
         assert_eq!(parse_hex("é"), Err(NotHex::Character('é')));
+    }
+
+    /// Gives a byte at a time, and fails when more is asked for than it has.
+    struct Slow(Cursor<Vec<u8>>);
+
+    impl io::Read for Slow {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(&mut buffer[..1])? {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                one => Ok(one),
+            }
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_gives_a_byte_at_a_time_is_waited_for_as_long_as_it_may_be_a_capture() {
+        let is_capture = |start: &[u8]| {
+            let slow = Slow(Cursor::new(start.to_vec()));
+            let stream = Stream::new(BufReader::new(slow), true);
+            of_stream(stream, None).map(|source| match source {
+                Source::Capture(format, _) => Some(format),
+                _ => None,
+            })
+        };
+        assert_eq!(is_capture(&[0x0a, 0x0d, 0x0d, 0x0a]).unwrap(), Some(Format::PcapNg));
+        assert_eq!(is_capture(&[0xd4, 0xc3, 0xb2, 0xa1]).unwrap(), Some(Format::Pcap));
+        for lines in [&b"0"[..], b"\n0", b"\n\r\n", b"\xd4\xc3\xb2\n"] {
+            assert_eq!(is_capture(lines).unwrap(), None, "{lines:?}");
+        }
+        assert!(is_capture(b"\n\r").is_err(), "waited for");
     }
 
     #[test]

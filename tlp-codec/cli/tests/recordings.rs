@@ -6,6 +6,7 @@ use common::tlp;
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use serde_json::Value;
+use std::io::BufReader;
 use std::time::Duration;
 
 const WHOLE: &[u8] = include_bytes!("recordings/tlps.pcapng");
@@ -13,6 +14,22 @@ const CUT: &[u8] = include_bytes!("recordings/tlps-cut.pcapng");
 
 /// The types of the TLPs that are in both.
 const TYPES: [&str; 5] = ["CfgRd0", "CplD", "MWr", "MRd", "CplD"];
+
+/// What a pipe gives at a time may be less than what tells a capture from lines.
+#[test]
+fn what_comes_byte_by_byte_reads_the_same() {
+    let decode = |at_a_time| {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let input = BufReader::with_capacity(at_a_time, WHOLE);
+        tlp_cli::decode(input, true, false, &mut out, &mut err).unwrap();
+        [out, err].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let whole = decode(WHOLE.len());
+    assert_eq!((whole[0].lines().count(), whole[1].as_str()), (TYPES.len(), ""));
+    for at_a_time in 1..5 {
+        assert_eq!(decode(at_a_time), whole);
+    }
+}
 
 #[test]
 fn a_recording_of_tlps_gives_them_and_what_it_knows_of_each() {
