@@ -24,6 +24,7 @@ mod error;
 pub mod floor;
 mod interface;
 mod memory;
+mod patience;
 mod port;
 mod raw;
 mod sys;

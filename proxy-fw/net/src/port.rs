@@ -42,7 +42,8 @@ pub struct Counters {
     /// Frames that [`Port::send`] did not take because everything was full.
     pub send_full: u64,
     /// Frames taken by [`Port::send`] that the transport then refused (no route, larger than the
-    /// path's MTU, interface down, no such port): gone, as a frame lost on the wire.
+    /// path's MTU, interface down, no such port) or threw away again and again: gone, as a frame lost
+    /// on the wire.
     pub send_refused: u64,
     /// Frames received and handed on.
     pub received_frames: u64,

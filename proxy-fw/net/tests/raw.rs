@@ -55,6 +55,7 @@ both! {
     a_port_survives_its_interface_going_down_but_not_away
     a_full_receiver_loses_and_counts
     a_frame_longer_than_the_interface_carries_by_now_is_lost_alone
+    a_frame_that_the_interface_never_takes_is_lost_alone
     several_ports_are_waited_for_at_once
     a_frame_in_the_ports_own_place_goes_as_one_that_is_copied
 }
@@ -251,6 +252,29 @@ fn a_frame_longer_than_the_interface_carries_by_now_is_lost_alone(ports: Ports) 
     let counters = a.counters();
     assert_eq!((counters.sent_frames, counters.send_refused), (3, 2));
     assert_eq!(counters.sent_bytes, 64 + 100 + 1500);
+}
+
+fn a_frame_that_the_interface_never_takes_is_lost_alone(ports: Ports) {
+    let Some(()) = namespace(MAX_FRAME) else { return };
+    let (mut a, mut b) = (ports.open("va", None), ports.open("vb", None));
+    // The near end carries it and has the kernel throw it away.
+    common::ip(&["link", "set", "dev", "vb", "mtu", "1500"]).unwrap();
+    let to = b.local_address();
+    let mut lengths = Vec::new();
+    for (round, sizes) in [[64, 9000, 100], [8000, 9000, 300]].iter().enumerate() {
+        for &len in sizes {
+            assert_eq!(a.send(&to, &vec![len as u8; len]).unwrap(), Sent::Queued);
+        }
+        let bound = Instant::now() + Duration::from_secs(60);
+        while lengths.len() < [2, 3][round] && Instant::now() < bound {
+            a.flush().unwrap();
+            b.receive(&mut |_, frame| lengths.push(frame.len())).unwrap();
+        }
+    }
+    assert_eq!(lengths, [64, 100, 300]);
+    let counters = a.counters();
+    assert_eq!((counters.sent_frames, counters.send_refused), (3, 3));
+    assert_eq!(counters.sent_bytes, 64 + 100 + 300);
 }
 
 fn several_ports_are_waited_for_at_once(ports: Ports) {

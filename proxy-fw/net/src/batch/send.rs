@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::name::write_name;
+use crate::patience::Patience;
 use crate::udp::{HEADERS_V4, HEADERS_V6};
 use crate::{BATCH, Counters};
 
@@ -38,6 +39,7 @@ pub(crate) struct SendBatch {
     /// Why, if that may be because this system does not segment: then the first one, alone, shows.
     suspected: Option<i32>,
     last_refusal: Option<i32>,
+    patience: Patience,
 }
 
 /// What is in a slot.
@@ -75,6 +77,7 @@ impl SendBatch {
             alone: 0,
             suspected: None,
             last_refusal: None,
+            patience: Patience::default(),
         }
     }
 
@@ -183,6 +186,7 @@ impl SendBatch {
             counters.sent_frames += 1;
             counters.sent_bytes += (self.frame(at).len - self.header) as u64;
         }
+        self.patience.renew();
         // Nothing is wrong with the frames, then.
         if let Some(code) = self.suspected.take() {
             self.segments = false;
@@ -204,7 +208,8 @@ impl SendBatch {
         let run = self.calls.frames(1);
         match error.raw_os_error() {
             Some(libc::EINTR) => Ok(Refusal::Again),
-            Some(libc::EAGAIN | libc::ENOBUFS) => Ok(Refusal::NoRoom),
+            Some(libc::EAGAIN) => Ok(Refusal::NoRoom),
+            Some(libc::ENOBUFS) if !self.patience.is_over() => Ok(Refusal::NoRoom),
             Some(libc::ENXIO | libc::ENODEV | libc::EBADF | libc::ENOTSOCK) => Err(error),
             code if run > 1 => {
                 self.alone = run;

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::shared::{Arrival, SharedRings, Slots};
+use crate::patience::Patience;
 use crate::{BATCH, Counters, RING_RECEIVE_SLOTS, RING_SEND_SLOTS, sys};
 
 /// The rings of one socket and where we are in them.
@@ -17,10 +18,11 @@ pub(super) struct Ring {
     first: usize,
     /// How many of those there are.
     waiting: usize,
-    /// Lengths of the frames in the send ring, headers included.
+    /// Lengths of the frames in the send ring, headers included; 0 of one that was given up.
     lengths: Box<[usize]>,
     header: usize,
     last_refusal: Option<i32>,
+    patience: Patience,
     /// Frames that found the ring full, as far as the kernel was asked.
     drops: Cell<u64>,
 }
@@ -44,6 +46,7 @@ impl Ring {
             lengths,
             header,
             last_refusal: None,
+            patience: Patience::default(),
             drops: Cell::new(0),
         })
     }
@@ -114,7 +117,10 @@ impl Ring {
             self.count_taken(usize::try_from(sent).ok(), counters);
             match error.as_ref().and_then(io::Error::raw_os_error) {
                 // What is left had no room in the socket's buffer.
-                None | Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(()),
+                None | Some(libc::EAGAIN) => return Ok(()),
+                // The first one that is left was thrown away, and the kernel tries it again.
+                Some(libc::ENOBUFS) if !self.patience.is_over() => return Ok(()),
+                Some(libc::ENOBUFS) if self.lengths[self.first] > 0 => self.give_up(counters),
                 Some(libc::EINTR) => {}
                 Some(libc::ENXIO | libc::ENODEV | libc::EBADF | libc::ENOTSOCK) => {
                     return Err(error.expect("it has a number"));
@@ -128,10 +134,11 @@ impl Ring {
     /// Counts the frames that the kernel took out of the ring. It says how many bytes of them it
     /// sent; frames that are too long for the interface it skips.
     fn count_taken(&mut self, sent: Option<usize>, counters: &mut Counters) {
-        let mut taken = 0;
-        let mut bytes = 0;
+        let (mut taken, mut given_up, mut bytes) = (0, 0, 0);
         while taken < self.waiting && !self.shared.is_waiting(self.slot(taken)) {
-            bytes += self.lengths[self.slot(taken)];
+            let len = self.lengths[self.slot(taken)];
+            given_up += usize::from(len == 0);
+            bytes += len;
             taken += 1;
         }
         let missing = bytes - sent.unwrap_or(bytes).min(bytes);
@@ -139,9 +146,13 @@ impl Ring {
         if refused > 0 {
             self.warn(Some(libc::EMSGSIZE));
         }
+        let gone = taken - given_up - refused;
+        if gone > 0 {
+            self.patience.renew();
+        }
         counters.send_refused += refused as u64;
-        counters.sent_frames += (taken - refused) as u64;
-        counters.sent_bytes += (bytes - missing - (taken - refused) * self.header) as u64;
+        counters.sent_frames += gone as u64;
+        counters.sent_bytes += (bytes - missing - gone * self.header) as u64;
         self.first = self.slot(taken);
         self.waiting -= taken;
     }
@@ -161,13 +172,23 @@ impl Ring {
             .count()
     }
 
+    /// The oldest frame is lost. The kernel looks for the next frame in its slot still: an empty one
+    /// it skips, and goes on behind it.
+    fn give_up(&mut self, counters: &mut Counters) {
+        self.warn(Some(libc::ENOBUFS));
+        self.shared.empty(self.first);
+        self.lengths[self.first] = 0;
+        counters.send_refused += 1;
+    }
+
     /// Everything that waits is lost: the interface is down.
     fn refuse(&mut self, code: Option<i32>, counters: &mut Counters) {
         self.warn(code);
         for distance in 0..self.waiting {
-            self.shared.take_back(self.slot(distance));
+            let slot = self.slot(distance);
+            self.shared.take_back(slot);
+            counters.send_refused += u64::from(self.lengths[slot] > 0);
         }
-        counters.send_refused += self.waiting as u64;
         self.waiting = 0;
     }
 

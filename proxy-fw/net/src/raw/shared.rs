@@ -191,10 +191,26 @@ impl SharedRings {
     pub(super) fn hand_over(&mut self, index: usize, len: usize) {
         assert!(self.is_free(index), "a slot of the kernel's was to be filled");
         assert!(SEND_HEADROOM + len <= self.send.slot, "a frame of {len} bytes in a slot");
-        let field = self.at(self.send.offsets[index] + offset_of!(libc::tpacket2_hdr, tp_len));
-        // SAFETY: the slot is ours and begins with a tpacket2_hdr, aligned.
-        unsafe { field.cast::<u32>().write(len as u32) };
+        self.set_len(index, len);
         self.send_status(index).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+    }
+
+    /// Makes a frame that [waits](Self::is_waiting) one of no bytes, which the kernel skips as no frame
+    /// (`dev_validate_header` in linux/netdevice.h). It looks at the send ring only during a system
+    /// call.
+    ///
+    /// # Panics
+    ///
+    /// When none waits there.
+    pub(super) fn empty(&mut self, index: usize) {
+        assert!(self.is_waiting(index), "what does not wait cannot be given up");
+        self.set_len(index, 0);
+    }
+
+    fn set_len(&mut self, index: usize, len: usize) {
+        let field = self.at(self.send.offsets[index] + offset_of!(libc::tpacket2_hdr, tp_len));
+        // SAFETY: the slot begins with a tpacket2_hdr, aligned, and the kernel does not look at it now.
+        unsafe { field.cast::<u32>().write(len as u32) };
     }
 
     /// Takes a frame back that [waits](Self::is_waiting). The kernel looks at the send ring only
