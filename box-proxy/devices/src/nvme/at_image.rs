@@ -4,7 +4,7 @@ use super::Nvme;
 use super::command::{Commands, Outcome, SANITIZE, SHUTDOWN, State};
 use super::entry::Sqe;
 use super::image::{Ended, ImageOp};
-use super::io::FLUSH;
+use super::io::{FLUSH, WRITE};
 use super::status::Status;
 use crate::endpoint::Port;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Nvme {
         let (index, serial) = Commands::of_slow_id(id);
         let Some(command) = self.commands.find(index, serial) else { return };
         command.outstanding -= 1;
-        let (sq, sqe) = (command.sq, command.sqe);
+        let (sq, sqe, failed_before) = (command.sq, command.sqe, command.failed_flushes);
         let outcome = match (command.error, command.state) {
             (None, State::Transfer) => {
                 let data = std::mem::take(&mut command.data);
@@ -108,13 +108,17 @@ impl Nvme {
             }
             (error, _) => {
                 let tells_of_loss = matches!(error, None | Some(Status::FLUSH_FAULT));
-                let (result, status) = match sq != 0 && sqe.opcode() == FLUSH && tells_of_loss {
-                    true => (self.namespaces[nsid - 1].flushed(result), Status::FLUSH_FAULT),
-                    false => (result.map(|_| ()), Status::WRITE_FAULT),
+                let namespace = &mut self.namespaces[nsid - 1];
+                let (result, status) = match (sq != 0).then(|| sqe.opcode()) {
+                    Some(FLUSH) if tells_of_loss => {
+                        (namespace.flushed(result), Status::FLUSH_FAULT)
+                    }
+                    Some(WRITE) => (namespace.stored(result, failed_before), Status::WRITE_FAULT),
+                    _ => (result.map(|_| ()), Status::WRITE_FAULT),
                 };
                 if let (Err(error), None) = (result, error) {
                     command.error = Some(status);
-                    self.namespaces[nsid - 1].failed("a flush or zeroing", &error);
+                    namespace.failed("a flush or zeroing", &error);
                 }
                 if command.outstanding > 0 {
                     return;

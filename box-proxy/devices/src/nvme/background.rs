@@ -191,6 +191,11 @@ impl Background {
         std::mem::replace(&mut state.told_flushes, state.failed_flushes) != state.failed_flushes
     }
 
+    /// See [`Image::failed_flushes`](super::image::Image::failed_flushes).
+    pub(super) fn failed_flushes(&self) -> u64 {
+        self.shared.lock().failed_flushes
+    }
+
     /// Whether a transfer of these bytes would have nothing to wait for: none that it may not be made
     /// beside, and no other for want of a thread.
     pub(super) fn lets_pass(&self, bytes: Range<u64>, writes: bool) -> bool {
@@ -252,7 +257,7 @@ fn cancelled() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "it was cancelled")
 }
 
-fn lost_beside() -> io::Error {
+pub(super) fn lost_beside() -> io::Error {
     io::Error::other("a flush that was made meanwhile could not store what was written before")
 }
 

@@ -95,6 +95,8 @@ pub(super) struct Command {
     pub(super) at: usize,
     /// DMA reads or slow operations that have not ended.
     pub(super) outstanding: u16,
+    /// Of one that writes what is to be durable: flushes of the image that had failed before.
+    pub(super) failed_flushes: u64,
     pub(super) error: Option<Status>,
 }
 
@@ -218,6 +220,7 @@ impl Commands {
             segment: 0,
             at: 0,
             outstanding: 0,
+            failed_flushes: 0,
             error: None,
         });
         index as u16

@@ -142,6 +142,12 @@ pub trait Image: Send {
     fn take_loss(&mut self) -> bool {
         false
     }
+
+    /// Flushes that have failed so far, as [`take_loss`](Image::take_loss) counts them. What was written
+    /// when there were fewer may be lost, whatever came of its own flush.
+    fn failed_flushes(&self) -> u64 {
+        0
+    }
 }
 
 /// An image in memory.
@@ -432,6 +438,10 @@ impl Image for FileImage {
 
     fn take_loss(&mut self) -> bool {
         self.background.take_loss()
+    }
+
+    fn failed_flushes(&self) -> u64 {
+        self.background.failed_flushes()
     }
 }
 

@@ -8,7 +8,7 @@ use super::{MDTS, Nvme};
 use std::io;
 
 pub(super) const FLUSH: u8 = 0x00;
-const WRITE: u8 = 0x01;
+pub(super) const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
 const COMPARE: u8 = 0x05;
 const WRITE_ZEROES: u8 = 0x08;
@@ -91,7 +91,11 @@ impl Nvme {
                 self.health.writes += 1;
                 self.health.bytes_written += len;
                 let namespace = self.namespace(sqe.nsid())?;
+                let failed_flushes = namespace.image.failed_flushes();
                 let written = namespace.write_now(offset, &data);
+                if let Some(command) = self.commands.get(index) {
+                    command.failed_flushes = failed_flushes;
+                }
                 if self.is_media(written)? {
                     return self.written(index, sqe);
                 }

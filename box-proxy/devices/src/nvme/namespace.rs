@@ -1,5 +1,6 @@
 //! A namespace: an image seen as logical blocks.
 
+use super::background::lost_beside;
 use super::failures::Failures;
 use super::image::{Image, ImageOp};
 use super::status::Status;
@@ -113,6 +114,15 @@ impl Namespace {
             Ok(_) if lost => Err(io::Error::other(
                 "an earlier flush failed, and what was written before it may be lost",
             )),
+            result => result.map(|_| ()),
+        }
+    }
+
+    /// What comes of the flush behind a write, before which so many had failed: another one that failed
+    /// meanwhile may have been the one to hear that its blocks could not be stored.
+    pub(super) fn stored(&self, result: io::Result<Vec<u8>>, failed_before: u64) -> io::Result<()> {
+        match result {
+            Ok(_) if self.image.failed_flushes() != failed_before => Err(lost_beside()),
             result => result.map(|_| ()),
         }
     }

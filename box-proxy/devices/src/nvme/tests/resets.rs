@@ -25,6 +25,8 @@ struct Memory {
     bytes: Mutex<Vec<u8>>,
     steps: Mutex<(Sender<Step>, Receiver<()>)>,
     slow: AtomicBool,
+    /// Flushes fail.
+    failing: AtomicBool,
     /// Writes that wait to be let on.
     waiting: AtomicUsize,
     may_write: Mutex<Receiver<()>>,
@@ -64,6 +66,9 @@ impl Storage for Arc<Memory> {
         let (told, may_go) = &*self.steps.lock().unwrap();
         told.send(step).map_err(io::Error::other)?;
         may_go.recv().map_err(io::Error::other)?;
+        if step == Step::Flush && self.failing.load(Ordering::Relaxed) {
+            return Err(io::Error::other("planned"));
+        }
         if let Step::Zero { offset, len, .. } = step {
             self.bytes.lock().unwrap()[offset as usize..(offset + len) as usize].fill(0);
         }
@@ -81,6 +86,7 @@ fn gated() -> (Images, Gate) {
         bytes: Mutex::new(vec![0; SIZE as usize]),
         steps: Mutex::new((told, may_go)),
         slow: AtomicBool::new(false),
+        failing: AtomicBool::new(false),
         waiting: AtomicUsize::new(0),
         may_write: Mutex::new(may_write),
     });
@@ -170,6 +176,14 @@ impl Image for Gated {
 
     fn left(&self, id: u64) -> u64 {
         self.background.left(id)
+    }
+
+    fn take_loss(&mut self) -> bool {
+        self.background.take_loss()
+    }
+
+    fn failed_flushes(&self) -> u64 {
+        self.background.failed_flushes()
     }
 }
 
@@ -508,6 +522,31 @@ fn a_write_that_waited_is_durable_when_it_has_to_be() {
     assert_eq!(d.take_ids(1), [], "it is not durable yet");
     gate.go.send(()).unwrap();
     assert_eq!(d.wait_for(|d| d.take_ids(1).pop()), write);
+}
+
+/// The flush that failed may have been for blocks of the write, and the write's own is good then.
+#[test]
+fn a_write_is_not_durable_when_a_flush_failed_beside_it() {
+    let (images, gate) = gated();
+    let mut d = Drive::with_queues(images, 2);
+    let flush = Sqe::nvm(0x00).dword(1, 1);
+    d.post_and_ring(2, flush);
+    assert_eq!(gate.steps.recv(), Ok(Step::Flush));
+    gate.set_slow(true);
+    let write = d.io_sqe(WRITE, 0, 1, 0, 512, 0).or_dword(12, 1 << 30);
+    for (failing, status) in [(true, Status::WRITE_FAULT), (false, Status::SUCCESS)] {
+        gate.storage.failing.store(failing, Ordering::Relaxed);
+        d.post_and_ring(1, write);
+        if failing {
+            gate.go.send(()).unwrap();
+            assert_eq!(d.wait_for(|d| d.take(2)), (0, Status::FLUSH_FAULT));
+            gate.storage.failing.store(false, Ordering::Relaxed);
+        }
+        gate.write.send(()).unwrap();
+        assert_eq!(d.wait_for(|_| gate.steps.try_recv().ok()), Step::Flush);
+        gate.go.send(()).unwrap();
+        assert_eq!(d.wait_for(|d| d.take(1)), (0, status));
+    }
 }
 
 #[test]
