@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 pub struct Daemon {
     name: String,
     child: Child,
+    /// It was asked for its end and has one: its process ID may be another's by now.
+    reaped: bool,
     log: PathBuf,
     keep: bool,
 }
@@ -58,7 +60,7 @@ impl Daemon {
             .stderr(file)
             .spawn()
             .with_context(|| format!("{name} could not be started: {command:?}"))?;
-        Ok(Self { name: name.into(), child, log, keep: false })
+        Ok(Self { name: name.into(), child, reaped: false, log, keep: false })
     }
 
     /// How it ended, if it has.
@@ -67,7 +69,9 @@ impl Daemon {
     ///
     /// When the system does not say.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        Ok(self.child.try_wait()?)
+        let status = self.child.try_wait()?;
+        self.reaped |= status.is_some();
+        Ok(status)
     }
 
     /// Whether it runs still.
@@ -76,7 +80,7 @@ impl Daemon {
     ///
     /// With the end of its log if it has ended.
     pub fn check(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
+        if let Some(status) = self.ended()? {
             bail!("{} ended with {status}:\n{}", self.name, self.last_lines());
         }
         Ok(())
@@ -91,6 +95,9 @@ impl Daemon {
 
     /// Memory that it has resident, in bytes; nothing when it has ended.
     pub fn resident(&self) -> Option<u64> {
+        if self.reaped {
+            return None;
+        }
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
         let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
@@ -107,10 +114,13 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Sends it a signal.
-    pub fn signal(&self, signal: libc::c_int) {
+    /// Sends it a signal, unless it is known to have ended. Whether it was sent.
+    pub fn signal(&self, signal: libc::c_int) -> bool {
+        if self.reaped {
+            return false;
+        }
         // SAFETY: kill(2) has no memory effects; the child is not reaped yet, so its ID is its own.
-        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) == 0 }
     }
 }
 
@@ -122,12 +132,36 @@ impl Drop for Daemon {
         self.signal(libc::SIGTERM);
         let deadline = Instant::now() + STOP_BOUND;
         while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
+            if !matches!(self.ended(), Ok(None)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_ended_is_sent_no_signal() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |name, command| Daemon::start(name, folder.path(), command, false).unwrap();
+        let mut short = start("short", Command::new("true"));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while short.ended().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!short.signal(libc::SIGTERM), "its process ID may be another's");
+        assert_eq!(short.resident(), None);
+        assert!(short.check().unwrap_err().to_string().contains("short ended with"));
+        let mut sleep = Command::new("sleep");
+        sleep.arg("60");
+        let long = start("long", sleep);
+        assert!(long.signal(libc::SIGTERM));
     }
 }
