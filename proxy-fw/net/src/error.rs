@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use pnet::util::MacAddr;
+
 use crate::Address;
 
 /// Why a port could not be opened or used.
@@ -93,6 +95,20 @@ pub enum NetError {
     InterfaceRemoved {
         /// Its name.
         interface: String,
+    },
+    /// The interface got another MAC address while the port was open: the other ends of its path
+    /// know the one from before, and nothing that they send arrives.
+    #[error(
+        "interface '{interface}' had the MAC address {before} and has {now} now: start again, so that \
+         the others learn it"
+    )]
+    AddressChanged {
+        /// Its name.
+        interface: String,
+        /// The address that the port was opened with.
+        before: MacAddr,
+        /// The address that it has.
+        now: MacAddr,
     },
     /// Anything else that the system refused.
     #[error("{what} failed on {port}: {source}")]

@@ -53,6 +53,7 @@ both! {
     a_vlan_is_a_world_of_its_own
     an_interface_that_cannot_be_used_says_why
     a_port_survives_its_interface_going_down_but_not_away
+    a_port_whose_interface_gets_another_address_says_so
     a_full_receiver_loses_and_counts
     a_frame_longer_than_the_interface_carries_by_now_is_lost_alone
     a_frame_that_the_interface_never_takes_is_lost_alone
@@ -207,6 +208,30 @@ fn a_port_survives_its_interface_going_down_but_not_away(ports: Ports) {
     assert!(matches!(error, NetError::InterfaceRemoved { .. }), "{error}");
     assert_eq!(b.send(&a.local_address(), &[3; 64]).unwrap(), Sent::Queued);
     assert!(matches!(b.flush(), Err(NetError::InterfaceRemoved { .. })));
+}
+
+fn a_port_whose_interface_gets_another_address_says_so(ports: Ports) {
+    let Some(()) = namespace(1500) else { return };
+    let mut b = ports.open("vb", None);
+    let set = |name, what: &[&str]| {
+        common::ip(&[&["link", "set", "dev", name][..], what].concat()).unwrap();
+    };
+    set("vb", &["down"]);
+    // The port knows it by another name.
+    set("vb", &["name", "vc"]);
+    set("vc", &["address", "02:00:00:00:00:99"]);
+    set("vc", &["up"]);
+    let bound = Instant::now() + Duration::from_secs(60);
+    let error = loop {
+        match b.receive(&mut |_, _| panic!("nothing was sent")) {
+            Err(error) => break error,
+            Ok(_) => assert!(Instant::now() < bound, "it is not reached by its address any more"),
+        }
+    };
+    assert!(matches!(error, NetError::AddressChanged { .. }), "{error}");
+    assert!(error.to_string().contains("02:00:00:00:00:99"), "{error}");
+    let error = b.wait(Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, NetError::AddressChanged { .. }), "{error}");
 }
 
 fn a_full_receiver_loses_and_counts(ports: Ports) {

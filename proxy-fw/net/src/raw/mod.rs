@@ -32,8 +32,8 @@ const ETHERNET_HEADER: usize = 14;
 /// Tag control information and the EtherType behind it (IEEE 802.1Q-2018, clause 9.6).
 const VLAN_TAG: usize = 4;
 
-/// A ring says nothing of a broken interface. Every so many times that nothing came the socket is
-/// asked.
+/// Neither what comes nor what does not says that an interface is of no use any more. Every so many
+/// times that nothing came the socket is asked.
 const LOOKS_BETWEEN_ERRORS: u32 = 4096;
 
 /// How to open a [`RawPort`].
@@ -185,11 +185,21 @@ impl RawPort {
         }
     }
 
-    /// Asks the socket what it would report if it were received from.
+    /// Asks the socket what it would report if it were received from, and whether its interface has
+    /// the address still that frames are sent to: a bond can change it whenever its link fails.
     fn look_for_errors(&self) -> Result<(), NetError> {
-        let error = sys::take_error(self.socket.as_fd())
-            .map_err(|source| system("asking for errors", &self.interface, source))?;
-        error.map_or(Ok(()), |source| self.receive_failed(source).map(|_nothing| ()))
+        let failed = |source| system("asking for errors", &self.interface, source);
+        if let Some(source) = sys::take_error(self.socket.as_fd()).map_err(failed)? {
+            self.receive_failed(source)?;
+        }
+        match socket::mac(&self.socket).map_err(failed)? {
+            Some(now) if now != self.mac => Err(NetError::AddressChanged {
+                interface: self.interface.clone(),
+                before: self.mac,
+                now,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// What an error on receiving means: an interface that was switched off may come back.
@@ -267,20 +277,21 @@ impl Port for RawPort {
             counters.received_bytes += frame.len() as u64;
             sink(&Origin::plain(from), frame);
         };
-        match &mut self.transport {
-            Transport::Ring(ring) => {
-                if ring.receive(hand_on) == 0 {
-                    self.looks = self.looks.wrapping_add(1);
-                    if self.looks.is_multiple_of(LOOKS_BETWEEN_ERRORS) {
-                        self.look_for_errors()?;
-                    }
-                    return Ok(0);
-                }
-            }
+        let came = match &mut self.transport {
+            Transport::Ring(ring) => ring.receive(hand_on),
             Transport::Calls { incoming, .. } => match incoming.receive(self.socket.as_fd()) {
-                Ok(waiting) => (0..waiting).for_each(|index| hand_on(incoming.bytes(index))),
+                Ok(waiting) => {
+                    (0..waiting).for_each(|index| hand_on(incoming.bytes(index)));
+                    waiting
+                }
                 Err(source) => return self.receive_failed(source),
             },
+        };
+        if came == 0 {
+            self.looks = self.looks.wrapping_add(1);
+            if self.looks.is_multiple_of(LOOKS_BETWEEN_ERRORS) {
+                self.look_for_errors()?;
+            }
         }
         Ok((self.counters.received_frames - before) as usize)
     }
@@ -295,7 +306,7 @@ impl Port for RawPort {
     fn wait(&mut self, timeout: Duration) -> Result<(), NetError> {
         sys::wait(self.socket.as_fd(), self.holds_back(), timeout)
             .map_err(|source| self.broken("waiting", source))?;
-        if self.has_ring() { self.look_for_errors() } else { Ok(()) }
+        self.look_for_errors()
     }
 
     fn interest(&self) -> Option<(BorrowedFd<'_>, bool)> {

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+use pnet::util::MacAddr;
+
 use super::{RawOptions, system};
 use crate::{NetError, SOCKET_BUFFER, sys};
 
@@ -61,6 +63,26 @@ fn bind(socket: &OwnedFd, index: u32, options: &RawOptions) -> io::Result<()> {
         )
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The MAC address of the interface that a socket is bound to, whatever its name is by now. None when
+/// the interface is gone.
+///
+/// # Errors
+///
+/// What the system refused.
+pub(super) fn mac(socket: &OwnedFd) -> io::Result<Option<MacAddr>> {
+    // SAFETY: sockaddr_ll is plain data for which zeros are valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut length = sys::socklen::<libc::sockaddr_ll>();
+    // SAFETY: the kernel writes at most `length` bytes to the address, which has that size.
+    let done =
+        unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &mut length) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let [a, b, c, d, e, f, ..] = address.sll_addr;
+    Ok((address.sll_halen == 6).then_some(MacAddr(a, b, c, d, e, f)))
 }
 
 /// The ancillary values that a classic BPF program can load (linux/filter.h).
