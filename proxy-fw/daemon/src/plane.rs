@@ -66,6 +66,8 @@ pub struct Plane<R: Role> {
     /// What ports that are broken for good had counted.
     gone: Vec<Counters>,
     frames_unroutable: u64,
+    /// For a port that is broken for good.
+    frames_lost: u64,
     frames_refused: u64,
     messages_unsent: u64,
     /// What devices behind the role counted, as last said.
@@ -88,6 +90,7 @@ impl<R: Role> Plane<R> {
             joined: false,
             gone: Vec::new(),
             frames_unroutable: 0,
+            frames_lost: 0,
             frames_refused: 0,
             messages_unsent: 0,
             devices: Vec::new(),
@@ -315,12 +318,13 @@ impl<R: Role> Plane<R> {
     /// Whether the port took the frame, or nobody can.
     fn send(&mut self, Written { outgoing, placed }: Written) -> Result<bool, NetError> {
         let path = outgoing.path.get() as usize;
-        let Some(address) = self.role.peer_paths(outgoing.peer).get(path).map(net_address) else {
+        let address = self.role.peer_paths(outgoing.peer).get(path).map(net_address);
+        let (Some(address), Some(port)) = (address, self.ports.get_mut(path)) else {
             self.frames_unroutable += 1;
             return Ok(true);
         };
-        let Some(Some(port)) = self.ports.get_mut(path) else {
-            self.frames_unroutable += 1;
+        let Some(port) = port else {
+            self.frames_lost += 1;
             return Ok(true);
         };
         let sent = if placed {
@@ -408,6 +412,7 @@ impl<R: Role> Plane<R> {
         let broken = self.ports.iter().filter(|port| port.is_none()).count();
         vec![
             ("plane: frames to a node without an address", self.frames_unroutable),
+            ("plane: frames for a port that is broken for good", self.frames_lost),
             ("plane: frames that the port did not take", self.frames_refused),
             ("plane: messages to a manager that is away", self.messages_unsent),
             ("plane: ports that are broken for good", broken as u64),
@@ -435,8 +440,11 @@ impl<R: Role> Drop for Plane<R> {
 mod tests {
     use super::*;
     use proxy_core::boxes::{BoxConfig, BoxRole};
-    use proxy_core::control::{CONTROL_VERSION, FromProxy, OperationId, Request, Term, Welcome};
+    use proxy_core::control::{
+        CONTROL_VERSION, FromProxy, OperationId, PathAddress, Peer, Request, Term, Welcome,
+    };
     use proxy_net::{Address, MemoryPort};
+    use tlp_codec::ids::{NodeId, PathId};
 
     fn plane() -> (Plane<BoxRole>, MemoryPort) {
         let (port, other) = MemoryPort::pair(MAX_FRAME, 8);
@@ -480,6 +488,25 @@ mod tests {
         assert_eq!(received(&plane), 1);
         plane.broken(0, NetError::NoSuchVlan(0)).unwrap_err();
         assert_eq!(received(&plane), 1);
+    }
+
+    #[test]
+    fn a_frame_for_a_broken_port_is_no_frame_without_an_address() {
+        let (mut plane, _other) = plane();
+        plane.ports.push(Some(Box::new(MemoryPort::pair(MAX_FRAME, 8).0)));
+        let [own, peer] = [7, 8].map(|node| NodeId::new(node).unwrap());
+        plane.role.set_node(own);
+        let there = |port| PathAddress::Udp4 { ip: [192, 0, 2, 1], port };
+        let paths = [1, 2].map(there).into_iter().collect();
+        let request = Request::SetPeer(Peer { node: peer, incarnation: 1, paths, mtu: 1500 });
+        plane.role.handle_control(Instant::ZERO, OperationId(1), Term(1), &request);
+        plane.broken(1, NetError::NoSuchVlan(0)).unwrap();
+        for (path, counted) in [(1, [0, 1]), (2, [1, 1])] {
+            let path = PathId::new(path).unwrap();
+            let outgoing = Outgoing { peer, path, len: 64 };
+            assert!(plane.send(Written { outgoing, placed: false }).unwrap());
+            assert_eq!([plane.frames_unroutable, plane.frames_lost], counted);
+        }
     }
 
     /// A port whose transport has no room once.
@@ -569,7 +596,7 @@ mod tests {
         let role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
         let mut plane =
             Plane::new(role, vec![Box::new(port)], control, Spin::always(LONGEST_SLEEP));
-        let node = tlp_codec::ids::NodeId::new(7).unwrap();
+        let node = NodeId::new(7).unwrap();
         let welcome = Welcome { version: CONTROL_VERSION, node, term: Term(1) };
         asks.try_send(Inbound::Joined(welcome)).unwrap();
         const ALL: u64 = 1000;
