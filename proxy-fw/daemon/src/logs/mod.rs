@@ -1,10 +1,13 @@
 //! Logs, through `tracing`, to standard error.
 
+mod json;
 mod lines;
 
 use lines::Lines;
 use proxy_core::control::LogLevel;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal, Write};
+use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
@@ -35,7 +38,7 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), String> {
         tracing::warn!(lost, "lines of the log were lost: standard error was not read");
     });
     let lines = lines.map_err(|e| format!("thread for the log: {e}"))?;
-    let lines = LINES.get_or_init(|| lines);
+    let (lines, _) = LOG.get_or_init(|| (lines, format));
     flush_at_panics();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -63,21 +66,22 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), String> {
     Ok(())
 }
 
-/// What is to be written, once the log was started.
-static LINES: OnceLock<Lines> = OnceLock::new();
+/// What is to be written, and how, once the log was started.
+static LOG: OnceLock<(Lines, LogFormat)> = OnceLock::new();
 
-/// Says a line on standard error, behind what was logged.
+/// Says on standard error what went wrong: behind what was logged, as that looks, and whatever the
+/// filter lets through.
 pub fn say(line: &str) {
-    let line = format!("{line}\n").into_bytes();
-    match LINES.get() {
-        Some(lines) => lines.put(line),
-        None => drop(std::io::stderr().write_all(&line)),
+    match LOG.get() {
+        Some((lines, LogFormat::Json)) => lines.put(format!("{}\n", json::error(line)).into()),
+        Some((lines, LogFormat::Text)) => lines.put(format!("{line}\n").into()),
+        None => drop(writeln!(std::io::stderr(), "{line}")),
     }
 }
 
 /// Has what was logged written before the program ends, unless nobody reads it. Whether it is.
 pub fn flush() -> bool {
-    LINES.get().is_none_or(|lines| lines.flush(FLUSH))
+    LOG.get().is_none_or(|(lines, _)| lines.flush(FLUSH))
 }
 
 /// What was logged before a panic tells how it came. Of a standard error that nobody reads the panic's own
@@ -85,10 +89,24 @@ pub fn flush() -> bool {
 fn flush_at_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if flush() {
+        if matches!(LOG.get(), Some((_, LogFormat::Json))) {
+            say(&told(panic));
+            flush();
+        } else if flush() {
             tell(panic);
         }
     }));
+}
+
+/// A panic's own message, and the way to it if that is wanted, as a text.
+fn told(panic: &PanicHookInfo<'_>) -> String {
+    let thread = std::thread::current();
+    let text = format!("thread '{}' {panic}", thread.name().unwrap_or("<unnamed>"));
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => format!("{text}\n{backtrace}"),
+        _ => text,
+    }
 }
 
 /// Replaces the filter of the log that was started.

@@ -68,6 +68,23 @@ fn an_image_that_cannot_be_used_is_named() {
     boxed(folder, &["--slot", "1=nvme,image=folder.img"]).fails(1, &["slot 1", "folder.img"]);
 }
 
+/// Who collects such lines would lose the one that says why.
+#[test]
+fn what_ends_a_proxy_is_json_where_its_log_is() {
+    let folder = tempfile::tempdir().unwrap();
+    for level in ["info", "off"] {
+        let wrong = ["--slot", "1=nvme,image=missing.img", "--log-format", "json", "--log", level];
+        let ended = boxed(folder.path(), &wrong);
+        ended.fails(1, &["missing.img"]);
+        let lines = ended.stderr.lines().map(serde_json::from_str::<serde_json::Value>);
+        let lines: Vec<_> = lines.map(|line| line.expect("each line is JSON")).collect();
+        let last = lines.last().unwrap();
+        let message = last["fields"]["message"].as_str().unwrap();
+        assert!(message.starts_with("box-proxy: slot 1: image missing.img"), "{last}");
+        assert!(last["timestamp"].is_string() && last["level"] == "ERROR", "{last}");
+    }
+}
+
 #[test]
 fn slots_that_make_no_sense_are_named() {
     let folder = tempfile::tempdir().unwrap();
