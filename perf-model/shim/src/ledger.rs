@@ -109,6 +109,7 @@ impl Counts {
     pub(crate) fn called(&self) {
         if let Some(ledger) = self.counting() {
             ledger.add_fact(Fact::Calls, 1);
+            tick_in_range(ledger);
         }
     }
 
@@ -117,6 +118,7 @@ impl Counts {
     pub(crate) fn did(&self, kind: Kind, operations: u64, bytes: u64) {
         if let Some(ledger) = self.counting() {
             ledger.add(kind, Row { calls: 1, operations, bytes, ..Row::default() });
+            tick_in_range(ledger);
         }
     }
 
@@ -130,10 +132,7 @@ impl Counts {
         if let Some(ledger) = self.counting() {
             ledger.add(kind, Row { delays, added: nanos.0, ..Row::default() });
             ledger.add_fact(place, delays);
-            // A process that ends in a range has it counted until here.
-            if ledger.fact(Fact::RangeBegun) != 0 {
-                ledger.set_fact(Fact::LastCall, now());
-            }
+            tick_in_range(ledger);
         }
     }
 
@@ -169,6 +168,15 @@ impl Counts {
         if ledger.text(text).is_empty() {
             ledger.set_text(text, what);
         }
+    }
+}
+
+/// Notes the time in a range: a process that ends in one has it counted until its last call, whether
+/// or not anything is delayed.
+#[inline]
+fn tick_in_range(ledger: &Ledger<'_>) {
+    if ledger.fact(Fact::RangeBegun) != 0 {
+        ledger.set_fact(Fact::LastCall, now());
     }
 }
 

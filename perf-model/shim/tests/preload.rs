@@ -285,6 +285,18 @@ fn kinds_that_are_off_are_counted_and_not_delayed() {
 }
 
 #[test]
+fn a_range_that_is_open_at_the_end_counts_until_the_last_call() {
+    for settings in ["rtt=1200", "rtt=6800", "rtt=6800,off=htod+sync"] {
+        let settings = format!("{settings},measure=0,range=profiler");
+        let under = run(Before::Shim, &settings, &["client", "open range"]);
+        let ledger = under.ledger();
+        let [begun, last] = [Fact::RangeBegun, Fact::LastCall].map(|fact| ledger.fact(fact));
+        assert_eq!(ledger.row(Kind::HostToDevice).calls, 10, "{settings}");
+        assert!(begun > 0 && last >= begun + 50_000_000, "{settings}: {begun} to {last}");
+    }
+}
+
+#[test]
 fn the_cpu_waits_where_that_is_wanted() {
     let under = run(Before::Shim, "rtt=6800,measure=0,place=cpu", WAYS[1]);
     let lines = under.lines();

@@ -207,11 +207,19 @@ fn one(args: &SweepArgs, settings: &Settings, launch: &Launch) -> Result<f64> {
         bail!("no process called CUDA's driver through the shim: there is nothing to delay");
     }
     let ranges = ranges(&outcome.processes);
-    if settings.range == Range::Profiler && ranges == Nanos::ZERO {
-        bail!(
-            "no process called cuProfilerStart (torch.cuda.profiler.start()), as --range profiler \
-             wants: nothing was delayed"
-        );
+    if settings.range == Range::Profiler {
+        if outcome.processes.iter().all(|process| process.ranges_begun == 0) {
+            bail!(
+                "no process called cuProfilerStart (torch.cuda.profiler.start()), as --range \
+                 profiler wants: nothing was delayed"
+            );
+        }
+        if ranges == Nanos::ZERO {
+            bail!(
+                "no process called CUDA's driver after cuProfilerStart, where --range profiler \
+                 begins: nothing was delayed. Call it before the work that is to count"
+            );
+        }
     }
     let Some(metric) = &args.metric else {
         let time = if settings.range == Range::Profiler { ranges } else { outcome.wall };

@@ -146,6 +146,27 @@ fn sweep_finds_where_performance_falls() {
 }
 
 #[test]
+fn a_sweep_of_a_range_that_is_open_at_the_end_is_of_all_of_it() {
+    let stand_in = StandIn::new().unwrap();
+    let program = compile(&stand_in, "timeline", Binding::Dlsym).unwrap();
+    let program = program.to_str().unwrap();
+    let sweep = ["sweep", "--rtt", "4us..4us", "--steps", "1", "--repeat", "1", "--json"];
+    let range = |kind: &str| {
+        let more = ["--level", "99.5", "--range", "profiler", "--", program, kind, "50"];
+        output(&mut command(&stand_in, &[&sweep[..], &more].concat()))
+    };
+    let (code, out, error) = range("open");
+    assert_eq!(code, Some(0), "{error}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    for seconds in [&said["native"][0], &said["steps"][0]["values"][0]] {
+        assert!(seconds.as_f64().unwrap() >= 0.1, "{said}");
+    }
+    let (code, _, error) = range("kernel");
+    assert_eq!(code, Some(2));
+    assert!(error.contains("no process called cuProfilerStart"), "{error}");
+}
+
+#[test]
 fn what_a_run_said_is_not_lost() {
     let stand_in = StandIn::new().unwrap();
     let program = compile(&stand_in, "scripted", Binding::Dlsym).unwrap();

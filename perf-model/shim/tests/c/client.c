@@ -112,6 +112,12 @@ int main(int count, char **arguments) {
         say("query", query((word)5));
         say("query", query((word)5));
         find("cuStreamSynchronize")((word)5);
+    } else if (!strcmp(what, "open range")) {
+        find("cuProfilerStart")();
+        for (int i = 0; i < 10; i++) {
+            usleep(5000);
+            find("cuMemcpyHtoD_v2")((word)device, pageable, (word)8);
+        }
     } else if (!strcmp(what, "context")) {
         launch(run, 7, 5);
         find("cuCtxDestroy_v2")((word)0xc0);

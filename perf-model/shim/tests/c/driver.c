@@ -170,6 +170,9 @@ int cuEventRecord(word event, word stream) {
     say("cuEventRecord", name_of(stream), event);
     return 0;
 }
+int cuStreamDestroy_v2(word stream) { say("cuStreamDestroy_v2", name_of(stream), 0); return 0; }
+int cuProfilerStart(void) { say("cuProfilerStart", "-", 0); return 0; }
+int cuProfilerStop(void) { say("cuProfilerStop", "-", 0); return 0; }
 int cuEventDestroy_v2(word event) { say("cuEventDestroy_v2", "-", event); return 0; }
 int cuMemFree_v2(word address) { say("cuMemFree_v2", "-", (char *)address == device); return 0; }
 int cuMemGetAddressRange_v2(word *base, size_t *bytes, word address) {
@@ -197,7 +200,9 @@ int cuFuncGetParamInfo(word function, size_t index, size_t *offset, size_t *byte
 int cuMemAllocManaged(word *out, size_t bytes, unsigned flags) { *out = 0x700000; say("cuMemAllocManaged", "-", bytes + flags); return 0; }
 int cuMemHostAlloc(word *out, size_t bytes, unsigned flags) { *out = (word)pinned; say("cuMemHostAlloc", "-", bytes + flags); return 0; }
 int cuMemFreeHost(word address) { say("cuMemFreeHost", "-", (char *)address == pinned); return 0; }
+// With NO_PREFETCH as where the GPU and the host cannot have such memory at the same time.
 int cuMemPrefetchAsync(word address, size_t bytes, int device, word stream) {
+    if (getenv("NO_PREFETCH")) return 101;
     say(device < 0 ? "cuMemPrefetchAsync home" : "cuMemPrefetchAsync", name_of(stream), address == 0x700000 ? bytes : 0);
     return 0;
 }
