@@ -197,7 +197,7 @@ pub(crate) fn end(session: &Session, after: &After, result: Result32) {
         After::Delayed { ref work, delays, time } => {
             graphs::launched(session, work, delays, time, result);
         }
-        After::Memory(asked) => session.ranges.given(asked, result),
+        After::Memory(asked) => session.ranges.given(session, asked, result),
         After::Wait(wait) => waits::end(session, wait, result),
         After::Query(asked) => waits::answered(session, asked, result),
         After::PrimaryEnds { device } => delay::gpu::primary_ended(session, device),

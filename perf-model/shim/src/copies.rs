@@ -10,6 +10,7 @@ use perf_core::{Fact, Kind, Nanos};
 use crate::arch::Frame;
 use crate::call::After;
 use crate::driver::{MEMORY_ARRAY, MEMORY_DEVICE, MEMORY_HOST, Result32, SUCCESS, Stream};
+use crate::prefetch::{self, Pages};
 use crate::session::Session;
 use crate::table::{Class, Hook, Role};
 use crate::work::{doorbell, number, stream_of, stream_or_default};
@@ -19,13 +20,12 @@ use crate::{captures, delay, push, real};
 const STAGED_AT_ONCE: u64 = 64 << 10;
 
 /// The kinds that copies are of, in the order of [`Parts`].
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 5] = [
     Kind::HostToDevice,
     Kind::DeviceToHost,
     Kind::DeviceToDevice,
     Kind::PeerToPeer,
     Kind::HostToHost,
-    Kind::Managed,
 ];
 
 /// The copies of one kind that a call does.
@@ -58,6 +58,8 @@ enum What {
     One(Kind, Part),
     /// From [`Box::into_raw`]; [`end`] frees it, once.
     Several(*mut Parts),
+    /// Managed memory. From [`Box::into_raw`], as above.
+    Prefetches(*mut Vec<Pages>),
 }
 
 /// One end of a copy.
@@ -156,9 +158,9 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         return After::Answered;
     }
     match hook.class {
-        Class::Prefetch => prefetch(session, &mut moves, hook, frame),
-        Class::PrefetchBatch | Class::DiscardAndPrefetch => {
-            prefetches(session, &mut moves, hook, frame);
+        Class::Prefetch | Class::PrefetchBatch | Class::DiscardAndPrefetch => {
+            let pages = Box::new(prefetch::pages(hook, frame));
+            moves.what = What::Prefetches(Box::into_raw(pages));
         }
         // What is not counted and not delayed need not be known; but in a capture, and, above, where
         // managed memory is.
@@ -216,6 +218,7 @@ impl Moves {
             }
             // SAFETY: it comes from `Box::into_raw`, and only `end`, which comes later, frees it.
             What::Several(parts) => unsafe { (&mut **parts)[place(kind)].add(more) },
+            What::Prefetches(_) => unreachable!("a call that prefetches copies nothing"),
         }
     }
 
@@ -268,6 +271,19 @@ pub(crate) fn end(session: &Session, moves: &Moves, result: Result32) {
                 for (kind, part) in KINDS.into_iter().zip(&*parts) {
                     moves.did(session, kind, part);
                 }
+            }
+        }
+        What::Prefetches(pages) => {
+            // SAFETY: from `Box::into_raw` in `begin`, and this is the one end of the call.
+            let pages = unsafe { Box::from_raw(pages) };
+            // What the driver refuses stays where it is.
+            if result == SUCCESS {
+                let mut all = Part::default();
+                for pages in *pages {
+                    let (bytes, extra) = prefetch::moved(session, pages);
+                    all.add(Part { operations: 1, bytes, extra });
+                }
+                moves.did(session, Kind::Managed, &all);
             }
         }
     }
@@ -332,7 +348,7 @@ fn described<T>(hook: &Hook, frame: &Frame, each: impl FnMut(&T)) {
 }
 
 /// A list that the program gives the driver in a call.
-fn list<'a, T>(at: u64, count: usize) -> &'a [T] {
+pub(crate) fn list<'a, T>(at: u64, count: usize) -> &'a [T] {
     let at: *const T = real::pointer(at as usize).cast();
     if at.is_null() || !at.is_aligned() || count == 0 {
         return &[];
@@ -453,66 +469,3 @@ impl Operation {
 const _: () = assert!(size_of::<Plane>() == 128);
 const _: () = assert!(size_of::<Volume>() == 200);
 const _: () = assert!(size_of::<Operation>() == 112);
-
-/// Whether managed memory goes to a device: a `CUmemLocation` says CU_MEM_LOCATION_TYPE_DEVICE in
-/// its first half; the older form is the device's number, with −1 for the host.
-fn to_device(word: u64, width: u8) -> bool {
-    if width == 4 { word as u32 as i32 >= 0 } else { word as u32 == 1 }
-}
-
-/// Managed memory that goes to a device, or to the host.
-#[derive(Clone, Copy, Debug)]
-struct Pages {
-    address: u64,
-    bytes: u64,
-    to_device: bool,
-    /// Nobody wants what is in it: it is there then, and no byte of it crosses the fabric.
-    discarded: bool,
-}
-
-fn move_pages(session: &Session, moves: &mut Moves, pages: Pages) {
-    session.ranges.moved(pages.address, pages.bytes, pages.to_device);
-    let bytes = if pages.discarded { 0 } else { pages.bytes };
-    let extra = session.extra(Kind::Managed, bytes);
-    let extra = if pages.to_device || extra == Nanos::ZERO {
-        extra
-    } else {
-        session.settings.fabric.dtoh_extra(bytes)
-    };
-    moves.add(Kind::Managed, bytes, extra);
-}
-
-fn prefetch(session: &Session, moves: &mut Moves, hook: &Hook, frame: &Frame) {
-    let at = |role| number(hook, frame, role);
-    let width = hook.position(Role::Location).map_or(8, |at| hook.parameters[at].width);
-    let to_device = to_device(at(Role::Location), width);
-    let (address, bytes) = (at(Role::Address), at(Role::Bytes));
-    move_pages(session, moves, Pages { address, bytes, to_device, discarded: false });
-}
-
-fn prefetches(session: &Session, moves: &mut Moves, hook: &Hook, frame: &Frame) {
-    let at = |role| number(hook, frame, role);
-    let count = at(Role::Count) as usize;
-    let Some(position) = hook.position(Role::Locations) else { return };
-    // After the locations: the first range of each, and how many they are.
-    let locations = frame.word(position + 2) as usize;
-    let firsts = list::<u64>(frame.word(position + 1), locations);
-    let locations = list::<u64>(at(Role::Locations), locations);
-    let ranges = list::<u64>(at(Role::Addresses), count);
-    for (index, (address, bytes)) in
-        ranges.iter().zip(list::<u64>(at(Role::Sizes), count)).enumerate()
-    {
-        let last = firsts.iter().rposition(|first| *first <= index as u64);
-        let location = last.and_then(|last| locations.get(last)).copied().unwrap_or(0);
-        move_pages(
-            session,
-            moves,
-            Pages {
-                address: *address,
-                bytes: *bytes,
-                to_device: to_device(location, 8),
-                discarded: hook.class == Class::DiscardAndPrefetch,
-            },
-        );
-    }
-}

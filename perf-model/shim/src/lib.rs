@@ -20,6 +20,7 @@ mod injection;
 mod kernels;
 mod ledger;
 mod mapped;
+mod prefetch;
 mod push;
 mod real;
 mod resolve;

@@ -30,6 +30,8 @@ const PARAMETERS: usize = 64;
 struct Range {
     start: u64,
     bytes: u64,
+    /// The context that it goes with, or 0.
+    context: usize,
     managed: bool,
     /// Managed memory that is on the host.
     home: Parts,
@@ -122,7 +124,7 @@ impl Ranges {
     }
 
     /// After the driver gave a range.
-    pub(crate) fn given(&self, asked: Asked, result: Result32) {
+    pub(crate) fn given(&self, session: &Session, asked: Asked, result: Result32) {
         if result != SUCCESS || asked.bytes == 0 {
             return;
         }
@@ -136,7 +138,11 @@ impl Ranges {
         if asked.managed {
             home.add(start, start.saturating_add(asked.bytes));
         }
-        let range = Range { start, bytes: asked.bytes, managed: asked.managed, home };
+        let context = session.driver.current_context().map_or(0, real::address);
+        if context != 0 {
+            session.devices.note(&session.driver, context);
+        }
+        let range = Range { start, bytes: asked.bytes, context, managed: asked.managed, home };
         self.with(|ranges| {
             ranges.retain(|other| other.start != start);
             if ranges.len() < RANGES {
@@ -149,6 +155,14 @@ impl Ranges {
     pub(crate) fn freed(&self, address: u64) {
         if !self.is_empty() {
             self.with(|ranges| ranges.retain(|range| range.start != address));
+        }
+    }
+
+    /// A context goes, and its memory with it: what is allocated at its addresses later is other
+    /// memory.
+    pub(crate) fn forget(&self, context: usize) {
+        if !self.is_empty() {
+            self.with(|ranges| ranges.retain(|range| range.context != context));
         }
     }
 

@@ -748,6 +748,28 @@ fn what_of_managed_memory_is_on_the_host_moves_with_a_kernel() {
 }
 
 #[test]
+fn a_prefetch_that_the_driver_refuses_moves_nothing() {
+    let settings: perf_core::Settings = "rtt=6800".parse().expect("settings");
+    let there = settings.fabric.htod_extra(1 << 20).0.to_string();
+    let read = settings.fabric.htod_extra(128).0.to_string();
+    for (what, expected) in [("memory", vec![&there, &read]), ("parts", vec![&there])] {
+        let off = "rtt=6800,measure=0,off=kernel+doorbell";
+        let lines = run_with(Before::Shim, off, &["client", what], &[("NO_PREFETCH", "1")]).lines();
+        let delays = lines.iter().filter_map(|line| line.split_once(" delay stream=5 "));
+        assert_eq!(delays.map(|(_, delay)| delay).collect::<Vec<_>>(), expected, "{what}");
+    }
+}
+
+#[test]
+fn memory_goes_with_its_context() {
+    let settings = "rtt=6800,measure=0,off=kernel+doorbell";
+    let under = run(Before::Shim, settings, &["client", "context memory"]);
+    let ledger = under.ledger();
+    assert_eq!(ledger.row(Kind::Kernel).calls, 2);
+    assert_eq!([Kind::Managed, Kind::Mapped].map(|kind| ledger.row(kind).delays), [0, 0]);
+}
+
+#[test]
 fn a_gpu_that_is_idle_hears_of_work_late() {
     let under = run(Before::Shim, "rtt=6800,measure=0,off=kernel+memset", &["client", "idle"]);
     let lines = under.lines();

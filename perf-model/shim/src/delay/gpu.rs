@@ -288,5 +288,6 @@ fn forget(session: &Session, context: usize) {
     session.contexts.forget(context);
     session.captures.forget(context);
     session.waits.forget(context);
+    session.ranges.forget(context);
     session.sampler.forget(context);
 }
