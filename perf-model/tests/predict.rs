@@ -65,6 +65,22 @@ fn a_trace_is_predicted() {
 }
 
 #[test]
+fn copies_that_are_off_need_nothing_of_the_proxy_that_is_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "start_ns,duration_ns,kind,device,stream,bytes,name,correlation,thread\n\
+                0,1000,launch,,,,cuMemcpyHtoDAsync,1,1\n2000,1000000,htod,0,7,11000000,c,1,\n\
+                0,1000,launch,,,,cuMemcpyHtoDAsync,2,2\n2000,1000000,htod,1,7,11000000,c,2,\n";
+    let trace = write(folder.path(), "t.csv", text);
+    let percent = |off: &[&str]| {
+        let said = json(&[&[&trace[..], "--rtt", "6.8us"], off].concat());
+        said["prediction"]["performance_percent"].as_f64().unwrap()
+    };
+    assert!(percent(&[]) < 55.0);
+    assert!((percent(&["--off", "htod,dtoh"]) - 100.0).abs() < 1e-9);
+    assert!(percent(&["--off", "dtoh"]) < 55.0);
+}
+
+#[test]
 fn tags_that_were_asked_for_are_taken() {
     let folder = tempfile::tempdir().unwrap();
     // 50 GB/s: 469 reads of 128 bytes under way at 1.2 us.

@@ -1,5 +1,9 @@
 //! The kinds of operation that cost more over a fabric.
 
+/// Copies to the device of at most so many bytes from pageable memory are in the driver's own buffer
+/// when their call returns (CUDA Driver API, "API synchronization behavior").
+pub const STAGED_AT_ONCE: u64 = 64 << 10;
+
 /// A kind of operation that a program asks the driver for. Calls, bytes and added time are counted
 /// by kind, and each can be left out of the model on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

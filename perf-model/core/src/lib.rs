@@ -23,7 +23,7 @@ mod tests;
 
 pub use fabric::{BytesPerSecond, Fabric, FabricError, Nanos, ReadSize, Tags, Thousandths};
 pub use histogram::{Bin, Histogram, SHORT};
-pub use kind::{Kind, KindSet};
+pub use kind::{Kind, KindSet, STAGED_AT_ONCE};
 pub use ledger::{Fact, Ledger, LedgerError, Row, Text, WORDS};
 pub use settings::{
     BYPASS_VARIABLE, Graphs, LEDGER_VARIABLE, Place, Proxies, PushCopies, Range, Settings,

@@ -5,7 +5,7 @@
 //! buffers of its own (CUDA Driver API, "API synchronization behavior"): up to 64 KB to the device
 //! is staged and the call returns; more, and any copy to pageable memory, holds up the call.
 
-use perf_core::{Fact, Kind, Nanos};
+use perf_core::{Fact, Kind, Nanos, STAGED_AT_ONCE};
 
 use crate::arch::Frame;
 use crate::call::After;
@@ -15,9 +15,6 @@ use crate::session::Session;
 use crate::table::{Class, Hook, Role};
 use crate::work::{doorbell, number, stream_of, stream_or_default};
 use crate::{captures, delay, push, real};
-
-/// Copies of at most so many bytes from pageable memory are staged at once.
-const STAGED_AT_ONCE: u64 = 64 << 10;
 
 /// The kinds that copies are of, in the order of [`Parts`].
 const KINDS: [Kind; 5] = [

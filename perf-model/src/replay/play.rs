@@ -1,6 +1,6 @@
 //! Playing a graph with a fabric.
 
-use perf_core::{Fabric, Graphs, Kind, Nanos, Proxies, Settings};
+use perf_core::{Fabric, Graphs, Kind, Nanos, Proxies, STAGED_AT_ONCE, Settings};
 
 use super::graph::{Between, Constraint, Graph, InGraph, Node, Point};
 use crate::trace::{CallKind, Direction, Memory, Operation, OperationKind, Step};
@@ -60,7 +60,7 @@ impl Graph<'_> {
     /// Plays it.
     #[must_use]
     pub fn play(&self, scenario: &Scenario) -> Played<'_> {
-        let moved = self.moved();
+        let moved = self.moved(&scenario.settings);
         let shared = scenario.settings.proxies == Proxies::One && self.trace.busy_devices() > 1;
         let mut length = self.trace.length_ns();
         let mut uses = self.uses(&moved, &scenario.settings.fabric, shared, length);
@@ -81,10 +81,10 @@ impl Graph<'_> {
     }
 
     /// Bytes that went to and from each device over the fabric.
-    fn moved(&self) -> Vec<[u64; 2]> {
+    fn moved(&self, settings: &Settings) -> Vec<[u64; 2]> {
         let mut moved = vec![[0_u64; 2]; self.trace.devices.len()];
         for operation in &self.trace.operations {
-            if let Some(direction) = over_fabric(operation.kind) {
+            if let Some(direction) = over_fabric(operation.kind, settings) {
                 let device = self.trace.device_of(operation).index();
                 let bytes = &mut moved[device][direction];
                 *bytes = bytes.saturating_add(operation.bytes);
@@ -143,12 +143,29 @@ impl Graph<'_> {
     }
 }
 
-/// Whether an operation moves data over the fabric: to the device 0, from it 1.
-fn over_fabric(kind: OperationKind) -> Option<usize> {
-    match kind {
-        OperationKind::Copy(Direction::HostToDevice, _) => Some(0),
-        OperationKind::Copy(Direction::DeviceToHost, _) => Some(1),
-        _ => None,
+/// Whether an operation moves data over the fabric: to the device 0, from it 1. What is off costs
+/// nothing more: it is taken to need none of the fabric either.
+fn over_fabric(kind: OperationKind, settings: &Settings) -> Option<usize> {
+    let (kind, way) = match kind {
+        OperationKind::Copy(Direction::HostToDevice, _) => (Kind::HostToDevice, 0),
+        OperationKind::Copy(Direction::DeviceToHost, _) => (Kind::DeviceToHost, 1),
+        _ => return None,
+    };
+    (!settings.off.has(kind)).then_some(way)
+}
+
+/// Whether the shim's delay of an operation is its call's own time: it returns when the operation has
+/// ended.
+fn holds_up_its_call(operation: &Operation, call: CallKind) -> bool {
+    match operation.kind {
+        // Small ones from pageable memory are in the driver's buffer when the call returns.
+        OperationKind::Copy(Direction::HostToDevice, memory)
+            if operation.bytes <= STAGED_AT_ONCE =>
+        {
+            call == CallKind::IssueAndWait && memory == Memory::Pinned
+        }
+        OperationKind::Copy(_, Memory::Pageable) => true,
+        _ => call == CallKind::IssueAndWait,
     }
 }
 
@@ -193,8 +210,7 @@ impl Played<'_> {
             let (_, extra) = self.extra(at, operation);
             let by_node = self.settings[trace.device_of(operation).index()].graphs == Graphs::Node
                 && self.graph.in_graph[at as usize] != InGraph::No;
-            let waits = trace.calls[call.index()].kind == CallKind::IssueAndWait
-                || matches!(operation.kind, OperationKind::Copy(_, Memory::Pageable));
+            let waits = holds_up_its_call(operation, trace.calls[call.index()].kind);
             let puts = match operation.kind {
                 _ if extra == Nanos::ZERO || by_node || waits => 0,
                 // Before it and after it.
@@ -224,9 +240,9 @@ impl Played<'_> {
         let operation = &self.graph.trace.operations[at as usize];
         let (_, extra) = self.extra(at, operation);
         let mut end = start.saturating_add(operation.duration).saturating_add(extra.0);
-        if let (Some(free), Some(way)) = (free, over_fabric(operation.kind)) {
-            let device = self.graph.trace.device_of(operation).index();
-            let fabric = &self.settings[device].fabric;
+        let settings = &self.settings[self.graph.trace.device_of(operation).index()];
+        if let (Some(free), Some(way)) = (free, over_fabric(operation.kind, settings)) {
+            let fabric = &settings.fabric;
             if !fabric.is_native() {
                 let served =
                     start.max(free[way]).saturating_add(fabric.fabric_rate.time(operation.bytes).0);

@@ -207,7 +207,8 @@ fn what_the_shim_costs_the_cpu_shows_where_the_cpu_is_waited_for() {
 fn only_calls_that_put_delays_into_streams_cost_the_shims_launches() {
     let node = |settings: Settings| Settings { graphs: Graphs::Node, ..settings };
     for (what, program, settings, puts) in [
-        ("copies that wait", repeat(50, &[Do::ToDevicePageable(1, 4_096)]), settings(6_800), 0),
+        ("copies that wait", repeat(50, &[Do::ToDevicePageable(1, 65_537)]), settings(6_800), 0),
+        ("staged copies", repeat(50, &[Do::ToDevicePageable(1, 65_536)]), settings(6_800), 50),
         ("copies that do not", repeat(50, &[Do::ToDevice(1, 4_096)]), settings(6_800), 50),
         ("graphs", repeat(50, &[Do::Graph(1, 20, 3_000)]), settings(6_800), 50),
         ("captured graphs", repeat(50, &[Do::Graph(1, 20, 3_000)]), node(settings(6_800)), 0),
