@@ -129,7 +129,16 @@ pub(crate) unsafe extern "C" fn after(frame: *mut Frame) {
 /// Looks at a call before the driver does.
 pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     session.ledger.called();
-    waits::note(session, hook);
+    let after = look(session, hook, frame);
+    // Copies that were done instead of the driver's are nothing to wait for.
+    if !matches!(after, After::Answered) {
+        waits::note(session, hook);
+    }
+    after
+}
+
+/// What is to do after a call.
+fn look(session: &Session, hook: &Hook, frame: &Frame) -> After {
     match hook.class {
         Class::Launch => kernels::begin(session, hook, frame),
         Class::GraphLaunch => graphs::launch(session, hook, frame),
@@ -154,7 +163,14 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         | Class::Query => waits::begin(session, hook, frame),
         Class::CaptureBegin => After::CaptureBegin(work::stream_or_default(hook, frame)),
         Class::CaptureEnd => After::CaptureEnd(work::stream_or_default(hook, frame)),
-        Class::StreamEnd => After::StreamEnds(work::stream_or_default(hook, frame)),
+        Class::StreamEnd => {
+            waits::gone(session, hook, frame);
+            After::StreamEnds(work::stream_or_default(hook, frame))
+        }
+        Class::EventEnd => {
+            waits::gone(session, hook, frame);
+            After::Nothing
+        }
         Class::GraphInstantiate | Class::GraphChange => graphs::making(session, hook, frame),
         Class::GraphEnd => graphs::end(session, hook, frame),
         Class::ContextEnd => delay::gpu::context_ends(session, hook, frame),
@@ -182,8 +198,7 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         | Class::EventRecord
         | Class::StreamWait
         | Class::Allocate
-        | Class::MapHost
-        | Class::EventEnd => After::Nothing,
+        | Class::MapHost => After::Nothing,
     }
 }
 

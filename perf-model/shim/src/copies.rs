@@ -176,7 +176,9 @@ impl Moves {
         let kind = copy.kind(session);
         let extra = session.extra(kind, copy.bytes);
         self.add(kind, copy.bytes, extra);
-        if extra == Nanos::ZERO || self.waits {
+        // A wait costs what it does whether or not the copy costs more.
+        let costs = extra != Nanos::ZERO || session.extra(Kind::Synchronise, 0) != Nanos::ZERO;
+        if !costs || self.waits {
             return;
         }
         let pageable = |end: End| match end {

@@ -50,6 +50,14 @@ impl Asked {
     }
 }
 
+impl Pending {
+    /// Whether something was asked for and had not ended; it is forgotten.
+    fn take(&self, asked: Asked) -> bool {
+        let place = asked.place(self);
+        place.compare_exchange(asked.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
 /// Contexts whose last wait is remembered. A wait in one beyond them is always one.
 const CONTEXTS: usize = 64;
 
@@ -107,6 +115,8 @@ impl Contexts {
 pub(crate) struct Wait {
     /// Whether there was something to wait for.
     pending: bool,
+    /// Where it is for a stream or an event: which.
+    asked: Option<Asked>,
     /// Where it is for a context: which, and what was put in before.
     context: Option<Seen>,
 }
@@ -151,28 +161,43 @@ pub(crate) fn note(session: &Session, hook: &Hook) {
 /// matters: what was ready before has long been seen.
 pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     let added = session.ledger.in_range() && session.extra(Kind::Synchronise, 0) != Nanos::ZERO;
-    let stream = || stream_of(hook, frame);
+    let asked = asked(hook, frame);
+    if hook.class == Class::Query {
+        return asked.map_or(After::Nothing, After::Query);
+    }
+    let asks = added && !captures::any(session);
     let event = || hook.position(Role::Event).map(|position| frame.word(position));
     let mut context = None;
     let pending = match hook.class {
-        Class::Query => {
-            return match (event(), stream()) {
-                (Some(event), _) => After::Query(Asked::event(event as usize)),
-                (None, Some(stream)) => After::Query(Asked::stream(stream)),
-                (None, None) => After::Nothing,
-            };
+        Class::StreamSynchronize if asks => {
+            stream_of(hook, frame).is_none_or(|stream| !session.driver.is_idle(stream))
         }
-        _ if !added || captures::any(session) => false,
-        Class::StreamSynchronize => stream().is_none_or(|stream| !session.driver.is_idle(stream)),
-        Class::EventSynchronize => {
+        Class::EventSynchronize if asks => {
             event().is_none_or(|event| !session.driver.is_reached(real::pointer(event as usize)))
         }
-        _ => {
+        // Also where nothing is added now: what was waited for before a range is not there in it.
+        Class::ContextSynchronize if session.extra(Kind::Synchronise, 0) != Nanos::ZERO => {
             context = of_context(session, hook, frame);
-            context.is_none_or(|wait| session.waits.has_more(wait))
+            asks && context.is_none_or(|wait| session.waits.has_more(wait))
         }
+        _ => false,
     };
-    After::Wait(Wait { pending, context })
+    After::Wait(Wait { pending, asked, context })
+}
+
+/// The stream or event that a call names.
+fn asked(hook: &Hook, frame: &Frame) -> Option<Asked> {
+    match hook.position(Role::Event) {
+        Some(position) => Some(Asked::event(frame.word(position) as usize)),
+        None => stream_of(hook, frame).map(Asked::stream),
+    }
+}
+
+/// Before a stream or an event is destroyed: its handle may come back as another's.
+pub(crate) fn gone(session: &Session, hook: &Hook, frame: &Frame) {
+    if let Some(asked) = asked(hook, frame) {
+        session.pending.take(asked);
+    }
 }
 
 /// The context that a call waits for, and what was put in before.
@@ -191,6 +216,10 @@ pub(crate) fn end(session: &Session, wait: Wait, result: Result32) {
     if result != SUCCESS {
         return;
     }
+    // It was seen to have ended: a query that says so later says nothing new.
+    if let Some(asked) = wait.asked {
+        session.pending.take(asked);
+    }
     if let Some(wait) = wait.context {
         session.devices.note(&session.driver, wait.context);
         session.waits.waited(wait);
@@ -205,12 +234,10 @@ pub(crate) fn end(session: &Session, wait: Wait, result: Result32) {
 
 /// The CPU has asked. The first yes after a no is what comes later.
 pub(crate) fn answered(session: &Session, asked: Asked, result: Result32) {
-    let place = asked.place(&session.pending);
     match result {
-        NOT_READY => place.store(asked.0, Ordering::Release),
+        NOT_READY => asked.place(&session.pending).store(asked.0, Ordering::Release),
         SUCCESS => {
-            let noted =
-                place.compare_exchange(asked.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            let noted = session.pending.take(asked);
             session.ledger.did(Kind::Synchronise, 1, 0);
             if noted {
                 delay::on_cpu(session, Kind::Synchronise, session.extra(Kind::Synchronise, 0));

@@ -285,6 +285,21 @@ fn kinds_that_are_off_are_counted_and_not_delayed() {
 }
 
 #[test]
+fn a_copy_that_costs_nothing_more_is_waited_for_as_before() {
+    let under = run(Before::Shim, "rtt=6800,measure=0,off=htod+dtoh", WAYS[1]);
+    let ledger = under.ledger();
+    assert_eq!(ledger.row(Kind::HostToDevice).delays + ledger.row(Kind::DeviceToHost).delays, 0);
+    assert_eq!(ledger.row(Kind::Synchronise).delays, 3);
+    // And one whose wait costs nothing more takes its own time.
+    let under = run(Before::Shim, "rtt=6800,measure=0,off=sync", WAYS[1]);
+    let ledger = under.ledger();
+    assert_eq!(
+        (ledger.row(Kind::HostToDevice).delays, ledger.row(Kind::Synchronise).delays),
+        (3, 0)
+    );
+}
+
+#[test]
 fn a_range_that_is_open_at_the_end_counts_until_the_last_call() {
     for settings in ["rtt=1200", "rtt=6800", "rtt=6800,off=htod+sync"] {
         let settings = format!("{settings},measure=0,range=profiler");
@@ -407,6 +422,21 @@ fn a_query_is_late_once() {
     let row = under.ledger().row(Kind::Synchronise);
     // Ready twice and waited for once; late the first time, after it was not ready.
     assert_eq!((row.calls, row.delays, row.added), (3, 1, 2_800));
+}
+
+#[test]
+fn what_was_waited_for_or_is_gone_is_not_late_again() {
+    let under = run(Before::Shim, SETTINGS, &["client", "seen"]);
+    let row = under.ledger().row(Kind::Synchronise);
+    // Both waits are late, and none of the four queries that say yes.
+    assert_eq!((row.calls, row.delays), (6, 2));
+}
+
+#[test]
+fn what_was_waited_for_before_a_range_is_not_waited_for_in_it() {
+    let under = run(Before::Shim, "rtt=6800,measure=0,range=profiler", &["client", "range wait"]);
+    let row = under.ledger().row(Kind::Synchronise);
+    assert_eq!((row.calls, row.delays), (1, 0));
 }
 
 #[test]
@@ -660,8 +690,20 @@ fn copies_are_pushed_through_a_dma_buf_or_gdrcopy() {
         let ledger = under.ledger();
         assert_eq!(ledger.fact(Fact::PushedBytes), 3 * 4096 + 5000);
         assert_eq!(ledger.row(Kind::HostToDevice).calls, 8);
+        // The two that the driver did wait; of those that were pushed the first, for its stream.
+        assert_eq!(ledger.row(Kind::Synchronise).delays, 3);
         assert_eq!(ledger.text(Text::NoPush), "");
     }
+}
+
+#[test]
+fn a_pushed_copy_is_nothing_to_wait_for() {
+    let (settings, variables) = ("rtt=6800,measure=0,push=1024-65536", [("REACHED", "1")]);
+    let under = run_with(Before::Shim, settings, &["client", "push wait"], &variables);
+    let ledger = under.ledger();
+    assert_eq!(ledger.fact(Fact::PushedBytes), 4096);
+    let row = ledger.row(Kind::Synchronise);
+    assert_eq!((row.calls, row.delays), (1, 0));
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod store;
 use core::sync::atomic::Ordering;
 use std::sync::Mutex;
 
-use perf_core::{Fabric, Fact, Kind, PushCopies, Text};
+use perf_core::{Fabric, Fact, Kind, Nanos, PushCopies, Text};
 
 use crate::arch::Frame;
 use crate::driver::{SUCCESS, Stream};
@@ -70,11 +70,12 @@ pub(crate) fn push(session: &Session, hook: &Hook, frame: &Frame) -> bool {
     }
     // The wait for its turn may be for other threads: it holds no lock, and what is mapped is looked
     // up again after it.
-    if session.pushes.with(|mappings| place(session, mappings, to, bytes)).is_none()
-        || !in_turn(session, stream, stream_of(hook, frame).is_none())
-    {
+    if session.pushes.with(|mappings| place(session, mappings, to, bytes)).is_none() {
         return false;
     }
+    let Some(waited) = in_turn(session, stream, stream_of(hook, frame).is_none()) else {
+        return false;
+    };
     let pushed = session.pushes.with(|mappings| {
         let known = mappings.iter().find(|mapping| mapping.has(to));
         let Some(place) = known.and_then(|known| known.place(to, bytes)) else { return false };
@@ -84,6 +85,10 @@ pub(crate) fn push(session: &Session, hook: &Hook, frame: &Frame) -> bool {
         true
     });
     if pushed {
+        // The end of the stream's work is seen late, as by any wait.
+        if waited {
+            delay::on_cpu(session, Kind::Synchronise, session.extra(Kind::Synchronise, 0));
+        }
         count(session, bytes);
     }
     pushed
@@ -102,16 +107,19 @@ fn count(session: &Session, bytes: u64) {
     delay::on_cpu(session, Kind::HostToDevice, extra);
 }
 
-/// Whether the copy's turn in its stream has come; where the call may wait, after a wait for it.
-fn in_turn(session: &Session, stream: Stream, may_wait: bool) -> bool {
+/// Whether there was something to wait for until the copy's turn in its stream came; none where it has
+/// not come. Only where the call may wait is anything waited for.
+fn in_turn(session: &Session, stream: Stream, may_wait: bool) -> Option<bool> {
     let driver = &session.driver;
     if may_wait {
+        let waits = session.extra(Kind::Synchronise, 0) != Nanos::ZERO && !driver.is_idle(stream);
         // Recorded in the default stream, an event comes after all that the copy would.
-        return driver.wait_for(stream);
+        return driver.wait_for(stream).then_some(waits);
     }
     // A default stream waits for others, which it does not say.
     let legacy = Stream { handle: real::pointer(0), per_thread: false };
-    !stream.is_default() && driver.is_idle(stream) && driver.is_idle(legacy)
+    let is_free = !stream.is_default() && driver.is_idle(stream) && driver.is_idle(legacy);
+    is_free.then_some(false)
 }
 
 /// Where in a mapping `bytes` at the device's address `to` lie.

@@ -112,12 +112,34 @@ int main(int count, char **arguments) {
         say("query", query((word)5));
         say("query", query((word)5));
         find("cuStreamSynchronize")((word)5);
+    } else if (!strcmp(what, "seen")) {
+        // What a wait has seen, and what is destroyed, no query sees any more.
+        Function stream = find("cuStreamQuery"), event = find("cuEventQuery"), wait = find("testWaiting");
+        stream((word)5);
+        find("cuStreamSynchronize")((word)5);
+        event((word)0x70);
+        find("cuEventSynchronize")((word)0x70);
+        stream((word)6);
+        find("cuStreamDestroy_v2")((word)6);
+        event((word)0x80);
+        find("cuEventDestroy_v2")((word)0x80);
+        wait(0);
+        stream((word)5);
+        event((word)0x70);
+        stream((word)6);
+        event((word)0x80);
     } else if (!strcmp(what, "open range")) {
         find("cuProfilerStart")();
         for (int i = 0; i < 10; i++) {
             usleep(5000);
             find("cuMemcpyHtoD_v2")((word)device, pageable, (word)8);
         }
+    } else if (!strcmp(what, "range wait")) {
+        launch(run, 7, 5);
+        find("cuCtxSynchronize")();
+        find("cuProfilerStart")();
+        find("cuCtxSynchronize")();
+        find("cuProfilerStop")();
     } else if (!strcmp(what, "context")) {
         launch(run, 7, 5);
         find("cuCtxDestroy_v2")((word)0xc0);
@@ -189,6 +211,9 @@ int main(int count, char **arguments) {
         find("testWaiting")(0);
         launch(run, 7, 5);
         find("cuMemsetD32Async")((word)device, 4, (word)10, (word)5);
+    } else if (!strcmp(what, "push wait")) {
+        find("cuMemcpyHtoD_v2")((word)device, pinned, (word)4096);
+        find("cuCtxSynchronize")();
     } else if (!strcmp(what, "push")) {
         Function now = find("cuMemcpyHtoD_v2"), later = find("cuMemcpyHtoDAsync_v2");
         for (int i = 0; i < 1 << 20; i++) pinned[i] = (char)(i * 31 + (i >> 8));
