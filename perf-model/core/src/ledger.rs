@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::{Bin, Histogram, Kind, SHORT};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"dxpuperf");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 const FACTS_AT: usize = 2;
 const ROWS_AT: usize = FACTS_AT + Fact::ALL.len();
@@ -65,11 +65,14 @@ pub enum Fact {
     RangeBegun,
     /// Ranges that were begun.
     Ranges,
+    /// Delays that the CPU put into streams. Those of a graph's nodes are in the graph, which is
+    /// launched with all of them.
+    PutDelays,
 }
 
 impl Fact {
     /// Every fact, in the order of the words.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Pid,
         Self::FirstCall,
         Self::LastCall,
@@ -87,6 +90,7 @@ impl Fact {
         Self::RangeNanos,
         Self::RangeBegun,
         Self::Ranges,
+        Self::PutDelays,
     ];
 }
 

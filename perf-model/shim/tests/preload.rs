@@ -226,6 +226,7 @@ fn every_way_is_caught_once() {
         assert_eq!(ledger.row(Kind::Synchronise).calls, 1);
         assert_eq!(ledger.row(Kind::Synchronise).delays, 3);
         assert_eq!(ledger.fact(Fact::GpuDelays), expected.len() as u64);
+        assert_eq!(ledger.fact(Fact::PutDelays), expected.len() as u64);
         assert_eq!(ledger.fact(Fact::LostDelays), 0);
     }
 }

@@ -83,7 +83,9 @@ pub struct Delays {
     pub cpu: u64,
     /// Left out: there was no place for them.
     pub lost: u64,
-    /// What the CPU spent on putting those of the GPU into streams.
+    /// Of those of the GPU, how many the CPU put into streams: graphs have the others in them.
+    pub put: u64,
+    /// What the CPU spent on that.
     pub putting: Nanos,
 }
 
@@ -147,7 +149,7 @@ impl Report {
         let delays = self.processes.iter().map(|process| process.delays);
         let most = delays.max_by_key(|delays| delays.putting)?;
         let share = percent(most.putting, self.counted());
-        let each = most.putting.0.checked_div(most.gpu)?;
+        let each = most.putting.0.checked_div(most.put)?;
         (share >= PUTTING_SEEN).then(|| {
             format!(
                 "{} of a CPU ({share:.1} %) went into putting delays into streams, {} each, which a \
@@ -292,6 +294,7 @@ impl Process {
                 gpu: ledger.fact(Fact::GpuDelays),
                 cpu: ledger.fact(Fact::CpuDelays),
                 lost: ledger.fact(Fact::LostDelays),
+                put: ledger.fact(Fact::PutDelays),
                 putting: Nanos(ledger.fact(Fact::PuttingNanos)),
             },
             pushed: ledger.fact(Fact::PushedBytes),

@@ -202,6 +202,7 @@ pub(crate) fn put_timed(session: &Session, stream: Stream, time: Nanos) -> bool 
         _ => took,
     };
     session.ledger.add(Fact::PuttingNanos, own);
+    session.ledger.add(Fact::PutDelays, 1);
     true
 }
 
