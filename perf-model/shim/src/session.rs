@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::env::VarError;
 use std::io::Write;
 
 use perf_core::{BYPASS_VARIABLE, Fabric, Kind, LEDGER_VARIABLE, Nanos, Settings, Text, VARIABLE};
@@ -69,7 +70,11 @@ impl Session {
                 Ok(settings) => (settings, None),
                 Err(error) => (native(), Some(error.to_string())),
             },
-            Err(_) => (native(), None),
+            Err(VarError::NotPresent) => (native(), None),
+            Err(VarError::NotUnicode(text)) => {
+                let text = text.display();
+                (native(), Some(format!("{VARIABLE}: \"{text}\": it is no text in UTF-8")))
+            }
         };
         let ledger = Counts::begin(std::env::var_os(LEDGER_VARIABLE).as_deref(), settings.range);
         if let Some(wrong) = wrong {

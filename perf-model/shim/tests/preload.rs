@@ -4,6 +4,7 @@
 //! delayed twice, shows, and one that it changed does too.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -345,6 +346,24 @@ fn settings_that_are_wrong_are_said_and_delay_nothing() {
     let said = String::from_utf8_lossy(&under.output.stderr).into_owned();
     assert!(said.contains("rtt=fast"), "{said}");
     assert!(under.ledger().text(Text::Note).contains("rtt=fast"));
+}
+
+#[test]
+fn settings_that_are_no_text_are_said_and_delay_nothing() {
+    let ledgers = tempfile::tempdir().expect("a folder for ledgers");
+    let output = Command::new(programs().join("linked"))
+        .arg("all")
+        .env("LD_LIBRARY_PATH", programs())
+        .env("LD_PRELOAD", shim())
+        .env(VARIABLE, std::ffi::OsStr::from_bytes(b"rtt=6800\xff"))
+        .env(LEDGER_VARIABLE, ledgers.path())
+        .output()
+        .expect("the program starts");
+    let under = Run { output, ledgers: read(ledgers.path()) };
+    assert_eq!(under.text(), run(Before::Nothing, "", WAYS[0]).text());
+    let said = String::from_utf8_lossy(&under.output.stderr).into_owned();
+    assert!(said.contains("DXPU_PERF") && said.contains("rtt=6800"), "{said}");
+    assert!(under.ledger().text(Text::Note).contains("rtt=6800"));
 }
 
 /// The program `linked all`, with standard error where nothing can be written.
