@@ -53,7 +53,7 @@ pub enum Said {
 pub struct Outcome {
     /// The program's status.
     pub status: ExitStatus,
-    /// The last signal that came to end this program while it ran.
+    /// The last signal that came to end this program until then.
     pub signal: Option<i32>,
     /// How long it ran.
     pub wall: Nanos,
@@ -105,8 +105,13 @@ impl Launch {
     /// Runs the program with `settings` to its end.
     ///
     /// # Errors
-    /// It cannot be started; there is no room for its ledgers or its output.
-    pub fn run(&self, settings: &Settings, said: Said) -> Result<Outcome> {
+    /// It cannot be started; there is no room for its ledgers or its output; a signal came before.
+    pub(crate) fn run(
+        &self,
+        settings: &Settings,
+        said: Said,
+        signals: &Signals,
+    ) -> Result<Outcome> {
         let ledgers = tempfile::Builder::new()
             .prefix("dxpu-perf-")
             .tempdir()
@@ -124,16 +129,17 @@ impl Launch {
             }
         }
         // Ctrl-C reaches the program from the terminal, and this one outlives it to report.
-        let signals = Signals::catch()?;
+        let held = signals.hold()?;
         let begun = Instant::now();
         let mut child = command.spawn().map_err(|error| {
             let program = self.command[0].display();
             anyhow::Error::new(error).context(format!("{program} cannot be started"))
         })?;
-        let passing = signals.pass_to(&child);
+        let passing = held.pass_to(&child);
         let status = child.wait();
         let wall = Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let signal = passing.end();
+        passing.end();
+        let signal = signals.last();
         let status = status.context("waiting for the program")?;
         let (processes, lost) = Report::read_processes(ledgers.path());
         let mut output = Vec::new();

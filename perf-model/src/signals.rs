@@ -2,17 +2,34 @@
 
 use std::fs;
 use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::backend::Handle;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
-/// Signals that would end this program, caught: it outlives the other to report.
-pub(crate) struct Signals(SignalsInfo<WithRawSiginfo>);
+/// A signal that came to end this program while others ran under it.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by signal {0}: this run does not count")]
+pub(crate) struct Stopped(pub(crate) i32);
+
+/// Signals that would end this program, caught while programs run under it, once: between two of them
+/// as well, so that none is lost. When this goes they end this program again; it catches them once in a
+/// process.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    caught: Vec<i32>,
+    /// The last one that came, or 0.
+    last: Arc<AtomicUsize>,
+    /// Whether the default is done again.
+    is_over: Arc<AtomicBool>,
+}
 
 impl Signals {
     /// Catches them, but for those that this program was started to ignore (`nohup`): so does the
@@ -20,19 +37,50 @@ impl Signals {
     pub(crate) fn catch() -> Result<Signals> {
         let ignored = ignored();
         let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
-        let caught = all.into_iter().filter(|signal| ignored & 1 << (signal - 1) == 0);
-        SignalsInfo::new(caught).map(Signals).context("signals")
+        let caught = all.into_iter().filter(|signal| ignored & 1 << (signal - 1) == 0).collect();
+        let signals = Signals { caught, last: Arc::default(), is_over: Arc::default() };
+        for signal in &signals.caught {
+            let number = usize::try_from(*signal).expect("signals are positive numbers");
+            flag::register_conditional_default(*signal, Arc::clone(&signals.is_over))
+                .and_then(|_| flag::register_usize(*signal, Arc::clone(&signals.last), number))
+                .context("signals")?;
+        }
+        Ok(signals)
     }
 
+    /// The last one that came.
+    pub(crate) fn last(&self) -> Option<i32> {
+        let last = self.last.load(Ordering::SeqCst);
+        i32::try_from(last).ok().filter(|signal| *signal != 0)
+    }
+
+    /// Those that come from now on wait for a program that they are passed on to.
+    ///
+    /// # Errors
+    /// One came before: [`Stopped`].
+    pub(crate) fn hold(&self) -> Result<Held> {
+        let held = SignalsInfo::new(&self.caught).context("signals")?;
+        self.last().map_or(Ok(Held(held)), |signal| Err(Stopped(signal).into()))
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Signals that wait for a program.
+pub(crate) struct Held(SignalsInfo<WithRawSiginfo>);
+
+impl Held {
     /// Passes them on to a program, until that has ended.
     pub(crate) fn pass_to(self, child: &Child) -> Passing {
-        let Signals(mut signals) = self;
+        let Held(mut signals) = self;
         let handle = signals.handle();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let thread = std::thread::spawn(move || {
-            let mut last = None;
             for info in signals.forever() {
-                last = Some(info.si_signo);
                 // The terminal, whose signals are the kernel's, tells the program itself. One that
                 // another process sent went to this program, as far as can be seen.
                 let from_terminal = info.si_code > 0;
@@ -47,8 +95,6 @@ impl Signals {
                     let _ = kill_process(pid, signal);
                 }
             }
-            // The program may have ended of one that was not looked at yet.
-            signals.pending().last().map(|info| info.si_signo).or(last)
         });
         Passing { handle, thread }
     }
@@ -57,14 +103,14 @@ impl Signals {
 /// Signals that are being passed on.
 pub(crate) struct Passing {
     handle: Handle,
-    thread: JoinHandle<Option<i32>>,
+    thread: JoinHandle<()>,
 }
 
 impl Passing {
-    /// Ends it; says the last signal that came.
-    pub(crate) fn end(self) -> Option<i32> {
+    /// Ends it.
+    pub(crate) fn end(self) {
         self.handle.close();
-        self.thread.join().expect("passing signals on cannot panic")
+        self.thread.join().expect("passing signals on cannot panic");
     }
 }
 

@@ -12,6 +12,7 @@ use super::files;
 use super::shim::ShimArgs;
 use crate::launch::{self, Said};
 use crate::report::Report;
+use crate::signals::Signals;
 
 /// What is asked of `dxpu-perf run`.
 #[derive(Debug, Args)]
@@ -46,7 +47,10 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     for path in [&args.report, &args.json, &args.html].into_iter().flatten() {
         files::probe(path)?;
     }
-    let outcome = launch.run(&settings, Said::Own)?;
+    let signals = Signals::catch()?;
+    let outcome = launch.run(&settings, Said::Own, &signals)?;
+    // The program has ended: whoever ends this one now does not want the report.
+    drop(signals);
     let report = Report {
         command: launch::shown(&launch.command),
         settings,

@@ -17,6 +17,7 @@ use crate::launch::{self, Launch, Said};
 use crate::profile::Profile;
 use crate::quantity;
 use crate::report::{Curve, Page, Point, ranges};
+use crate::signals::{Signals, Stopped};
 use crate::sweep::{self, Better, Performance, Step};
 use crate::table::Table;
 
@@ -112,11 +113,6 @@ pub(super) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// A signal that came to end this program while the other ran: that may have ended early.
-#[derive(Debug, thiserror::Error)]
-#[error("stopped by signal {0}: this run does not count")]
-struct Stopped(i32);
-
 /// What came of a sweep.
 struct Measured {
     /// What was measured, if that is something.
@@ -150,12 +146,13 @@ fn measure(
     if round_trips.len() == 1 {
         bail!("--rtt: every round trip would be the native one, {native_rtt}");
     }
+    let signals = Signals::catch()?;
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); round_trips.len()];
     let mut measure = || {
         for repetition in 1..=args.repeat {
             for (rtt, values) in round_trips.iter().zip(&mut values) {
                 let settings = Settings { fabric: profile.fabric.with_rtt(*rtt)?, ..*settings };
-                let value = one(args, &settings, launch)
+                let value = one(args, &settings, launch, &signals)
                     .with_context(|| format!("run {repetition} at a round trip of {rtt}"))?;
                 tell(&format!("run {repetition} of {} at {rtt}: {value}", args.repeat));
                 values.push(value);
@@ -164,6 +161,8 @@ fn measure(
         Ok(())
     };
     let ended = measure().err();
+    // Who ends this program from now on does not want what it says.
+    drop(signals);
     let native = values.remove(0);
     round_trips.remove(0);
     let steps = round_trips.into_iter().zip(values).map(|(rtt, values)| Step { rtt, values });
@@ -194,9 +193,9 @@ fn measure(
 }
 
 /// One run's metric.
-fn one(args: &SweepArgs, settings: &Settings, launch: &Launch) -> Result<f64> {
+fn one(args: &SweepArgs, settings: &Settings, launch: &Launch, signals: &Signals) -> Result<f64> {
     let said = if args.metric.is_some() { Said::Kept } else { Said::ToErrors };
-    let outcome = launch.run(settings, said)?;
+    let outcome = launch.run(settings, said, signals)?;
     if let Some(signal) = outcome.signal {
         return Err(Stopped(signal).into());
     }

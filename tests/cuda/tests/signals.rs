@@ -75,3 +75,43 @@ fn a_sweep_that_is_stopped_says_what_it_has() {
     assert!(!out.contains("50.0"), "{out}");
     assert!(std::fs::read_to_string(&page).unwrap().contains("Not all of it was measured"));
 }
+
+#[test]
+fn a_sweep_is_stopped_between_two_runs_as_well() {
+    let stand_in = StandIn::new().unwrap();
+    let program = compile(&stand_in, "scripted", Binding::Dlsym).unwrap();
+    let runs = stand_in.folder().join("runs");
+    let sweep =
+        ["sweep", "--rtt", "2us..4us", "--steps", "4", "--repeat", "4", "--metric", "speed (.*)"];
+    // The second run leaves somebody behind who stops the sweep while it reads what the run said.
+    let script = format!(
+        "{program} 5 k5us@1 > {runs}.out; echo run >> {runs}; yes speed 4 | head -n 300000
+         if [ $(wc -l < {runs}) = 2 ]; then (while kill -0 $$; do :; done 2> {runs}.err > {runs}.out
+           sleep 0.02; kill -TERM $PPID) & fi",
+        program = program.display(),
+        runs = runs.display(),
+    );
+    let (code, out, error) = run(&stand_in, &[], &sweep, &script);
+    assert_eq!(code, Some(128 + 15), "{error}");
+    assert!(error.contains("stopped by signal 15"), "{error}");
+    assert!(std::fs::read_to_string(&runs).unwrap().lines().count() <= 3);
+    assert!(out.contains("4.0000"), "{out}");
+}
+
+#[test]
+fn a_report_that_nobody_reads_holds_up_no_end() {
+    let stand_in = StandIn::new().unwrap();
+    let report = stand_in.folder().join("report");
+    std::process::Command::new("mkfifo").arg(&report).status().unwrap();
+    // One who reads it while it is probed, and nobody later.
+    let reader = std::process::Command::new("sh")
+        .args(["-c", "head -c 1 \"$0\"", report.to_str().unwrap()])
+        .spawn();
+    let script = "(sleep 0.5; kill -TERM $PPID) & exit 0";
+    let bound = ["timeout", "--kill-after=1", "20"];
+    let (code, _, error) =
+        run(&stand_in, &bound, &["run", "-q", "--json", report.to_str().unwrap()], script);
+    reader.unwrap().wait().unwrap();
+    // By the signal itself; what it runs under ends as it does.
+    assert!([None, Some(128 + 15)].contains(&code), "{code:?} {error}");
+}
