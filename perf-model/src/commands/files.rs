@@ -58,18 +58,26 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         false => None,
     };
     let mut new = match File::create_new(&partial) {
-        // A folder that takes no new files may have one that can be written.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return fs::write(file, bytes),
-        new => new?,
+        Err(error) if has_no_room(&error) => return Err(error),
+        // A folder that takes no new files, or none with so long a name, may have one that can be
+        // written.
+        Err(_) => return fs::write(file, bytes),
+        Ok(new) => new,
     };
     let written = permissions
         .map_or(Ok(()), |permissions| new.set_permissions(permissions))
-        .and_then(|()| new.write_all(bytes))
-        .and_then(|()| fs::rename(&partial, file));
-    if written.is_err() {
+        .and_then(|()| new.write_all(bytes));
+    // A file that something is mounted on keeps its name.
+    let is_in_place = written.is_ok() && fs::rename(&partial, file).is_err();
+    if written.is_err() || is_in_place {
         let _ = fs::remove_file(&partial);
     }
-    written
+    if is_in_place { fs::write(file, bytes) } else { written }
+}
+
+/// Whether there is no room for a file, so that what is there must stay.
+fn has_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 fn cannot(path: &Path) -> String {
@@ -113,6 +121,18 @@ mod unit_tests {
         assert_eq!(names(folder.path()), ["link", "old"]);
         assert_eq!(fs::read(&old).unwrap(), b"old");
         assert!(probe(&folder.path().join("no/such")).is_err());
+    }
+
+    #[test]
+    fn what_was_probed_well_is_written_whatever_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = folder.path().join("l".repeat(250));
+        for text in ["one", "two"] {
+            probe(&long).unwrap();
+            write(&long, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&long).unwrap(), text);
+        }
+        assert_eq!(names(folder.path()).len(), 1);
     }
 
     #[test]
