@@ -71,8 +71,18 @@ fn split(report: &Report) -> (Nanos, Nanos) {
     (latency, Nanos(row.added).saturating_sub(latency))
 }
 
+/// What of the bytes to the GPU goes as its reads: the others the CPU pushed.
+fn read_bytes(report: &Report) -> u64 {
+    let pushed: u64 = report.processes.iter().map(|process| process.pushed).sum();
+    report.row(Kind::HostToDevice).bytes.saturating_sub(pushed)
+}
+
 fn copies_small(report: &Report) -> Option<Advice> {
     let row = report.row(Kind::HostToDevice);
+    // Copies that are pushed wait for no round trip.
+    if read_bytes(report) == 0 {
+        return None;
+    }
     let (latency, _) = split(report);
     let mean = row.bytes.checked_div(row.operations)?;
     (latency.0 > 0).then(|| Advice {
@@ -91,15 +101,15 @@ fn copies_small(report: &Report) -> Option<Advice> {
 
 fn copies_large(report: &Report) -> Option<Advice> {
     let fabric = report.settings.fabric;
-    let row = report.row(Kind::HostToDevice);
+    let bytes = read_bytes(report);
     let (_, slower) = split(report);
-    if slower.0 == 0 || fabric.push.is_some() {
+    if slower.0 == 0 || bytes == 0 || fabric.push.is_some() {
         return None;
     }
     let push = Fabric { push: Some(Fabric::DXPU_PUSH), ..fabric };
     let pushed = Settings { fabric: push, ..report.settings };
-    let now = fabric.htod_rate().time(row.bytes);
-    let then = pushed.fabric.htod_rate().time(row.bytes);
+    let now = fabric.htod_rate().time(bytes);
+    let then = pushed.fabric.htod_rate().time(bytes);
     Some(Advice {
         saves: now.saturating_sub(then).min(slower),
         what: "Have the CPU write instead of the GPU read: `--push-copies`, or let the proxy read \
@@ -108,7 +118,7 @@ fn copies_large(report: &Report) -> Option<Advice> {
         because: format!(
             "{} go to the GPU as its reads, at {:.2} GB/s instead of {:.1}; writes of the CPU have \
              {:.2}",
-            show_bytes(row.bytes),
+            show_bytes(bytes),
             fabric.htod_rate().giga(),
             fabric.native_htod.giga(),
             push.htod_rate().giga(),
@@ -158,8 +168,8 @@ fn synchronisation(report: &Report) -> Option<Advice> {
                loss every so many steps; do not poll events."
             .to_owned(),
         because: format!(
-            "the CPU waited for the GPU {} times; it sees the end {} later each time",
-            row.calls,
+            "{} times the CPU waited for something of the GPU; it sees the end {} later each time",
+            row.delays,
             report.settings.extra(Kind::Synchronise, 0)
         ),
     })

@@ -161,6 +161,30 @@ fn the_advice_that_saves_most_comes_first_and_saves_no_more_than_was_added() {
 }
 
 #[test]
+fn copies_that_were_pushed_are_not_advised_to_be() {
+    let mut report = report();
+    let asks = |report: &Report, what| advise(report).iter().any(|it| it.what.contains(what));
+    assert!(asks(&report, "--push-copies"));
+    // A tenth is left to the GPU's reads, and then nothing.
+    report.processes[1].pushed = 900_000_000;
+    let left = advise(&report).into_iter().find(|it| it.what.contains("--push-copies")).unwrap();
+    assert!(left.because.contains("100.0 MB go to the GPU as its reads"), "{left:?}");
+    report.processes[1].pushed = 1_000_000_000;
+    assert!(!asks(&report, "--push-copies") && !asks(&report, "less often"));
+}
+
+#[test]
+fn only_waits_that_were_late_are_told_of() {
+    let mut report = report();
+    // Synchronous copies wait without a call that only waits; a wait for nothing is not late.
+    report.processes[1].rows[Kind::Synchronise.number()] =
+        Row { calls: 2, operations: 2, bytes: 0, delays: 5_300, added: 5_300 * 2_800 };
+    let advice = advise(&report);
+    let wait = advice.iter().find(|advice| advice.what.contains("Wait less often")).unwrap();
+    assert!(wait.because.starts_with("5300 times the CPU waited"), "{wait:?}");
+}
+
+#[test]
 fn memory_that_is_not_pinned_is_advised_against() {
     let mut report = report();
     assert!(!advise(&report).iter().any(|advice| advice.what.contains("Pin")));
