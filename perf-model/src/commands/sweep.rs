@@ -151,7 +151,7 @@ fn measure(
     let mut measure = || {
         for repetition in 1..=args.repeat {
             for (rtt, values) in round_trips.iter().zip(&mut values) {
-                let settings = Settings { fabric: profile.fabric.with_rtt(*rtt)?, ..*settings };
+                let settings = at(profile, settings, *rtt)?;
                 let value = one(args, &settings, launch, &signals)
                     .with_context(|| format!("run {repetition} at a round trip of {rtt}"))?;
                 tell(&format!("run {repetition} of {} at {rtt}: {value}", args.repeat));
@@ -190,6 +190,14 @@ fn measure(
         ended: ended.as_ref().map(|error| format!("{error:#}")),
     };
     Ok(Measured { found: Some(found), ended })
+}
+
+/// What a run at a round trip is asked for. The native one is the machine as it is, where no copy is
+/// pushed.
+fn at(profile: &Profile, settings: &Settings, rtt: Nanos) -> Result<Settings> {
+    let fabric = profile.fabric.with_rtt(rtt)?;
+    let push_copies = settings.push_copies.filter(|_| !fabric.is_native());
+    Ok(Settings { fabric, push_copies, ..*settings })
 }
 
 /// One run's metric.
@@ -277,13 +285,14 @@ impl Found {
     }
 
     fn verdict(&self) -> String {
-        let level = 100.0 * self.level;
+        // As it was given: the share has no more places.
+        let level = (1e10 * self.level).round() / 1e8;
         match (self.at_level, self.curve.last()) {
             (Some(rtt), _) => {
-                format!("below {level:.0} % of native performance from a round trip of {rtt} on")
+                format!("below {level} % of native performance from a round trip of {rtt} on")
             }
             (None, Some(last)) => {
-                format!("{level:.0} % of native performance and more up to {}", last.rtt)
+                format!("{level} % of native performance and more up to {}", last.rtt)
             }
             (None, None) => "nothing was measured".to_owned(),
         }
@@ -354,5 +363,22 @@ impl Found {
         page.plot(&curve.svg("performance against round trip"));
         page.table(&["round trip", "metric", "performance, %", "95 % confidence"], &self.rows());
         page.finish()
+    }
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use perf_core::{Fabric, PushCopies};
+
+    use super::*;
+
+    #[test]
+    fn the_native_round_trip_is_the_machine_as_it_is() {
+        let profile = Profile::load("dxpu-68").unwrap();
+        let push_copies = Some(PushCopies { least: 1, most: 1 << 20 });
+        let settings = Settings { push_copies, ..Settings::of(Fabric::DXPU_68) };
+        let pushed = |rtt| at(&profile, &settings, rtt).unwrap().push_copies;
+        assert_eq!(pushed(profile.fabric.native_rtt), None);
+        assert_eq!(pushed(Nanos(6_800)), push_copies);
     }
 }
