@@ -191,6 +191,27 @@ fn steps_are_where_their_calls_are_however_many_there_are() {
     assert_eq!(said["trace"]["native_step_ns"], 499_997_000.0 / 2_500.0);
 }
 
+#[test]
+fn a_step_has_what_the_cpu_does_before_its_first_call() {
+    let folder = tempfile::tempdir().unwrap();
+    // Three steps of 20 ms: the CPU loads data for 15 ms, then launches. Before them one of nothing.
+    let mut text = "start_ns,duration_ns,kind,stream,name,correlation,thread\n".to_owned();
+    text += "80000000,20000000,step,,s,,1\n";
+    for at in [100_000_000_u64, 120_000_000, 140_000_000] {
+        text += &format!("{at},20000000,step,,s,,1\n");
+        text += &format!("{},4000,launch,,cuLaunchKernel,{at},1\n", at + 15_000_000);
+        text += &format!("{},4900000,kernel,7,k,{at},1\n", at + 15_010_000);
+    }
+    let trace = write(folder.path(), "t.csv", &text);
+    let said = json(&[&trace, "--rtt", "6.8us"]);
+    assert_eq!(said["trace"]["steps"], 3);
+    assert_eq!(said["trace"]["native_step_ns"], 20_000_000.0);
+    let part = json(&[&trace, "--rtt", "6.8us", "--device", "0"]);
+    assert_eq!(part["trace"], said["trace"]);
+    let shorter = json(&[&trace, "--rtt", "6.8us", "--untraced", "18ms"]);
+    assert!(!shorter["remarks"].to_string().contains("no longer than"), "{shorter}");
+}
+
 /// A CPU that is slow, as under a profiler: 30 us between kernels of 5 us.
 fn traced(folder: &Path) -> String {
     let mut text = "start_ns,duration_ns,kind,stream,name,correlation,thread\n".to_owned();

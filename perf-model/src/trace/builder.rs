@@ -217,12 +217,23 @@ impl Builder {
                           would make longer. Was the profiler told to record what GPUs do?";
             self.remark(remark.to_owned());
         }
+        let first = self.begin_with_steps(first, last);
         self.trace.origin_ns = first.saturating_add(self.base);
         let issuers = self.take_calls(first);
         let mut streams = self.take_operations(first, &issuers);
         self.take_waits(&mut streams, &issuers);
         self.take_steps(first);
         Ok(self.trace)
+    }
+
+    /// When the trace begins, whose first call or operation is at `first` and whose last is at `last`: a
+    /// step begins with what the CPU does before its first call. One that ends before is a step of what is
+    /// not there.
+    fn begin_with_steps(&mut self, first: i64, last: i64) -> i64 {
+        self.steps.retain(|(_, start, duration)| start.saturating_add(*duration) > first);
+        let starts = self.steps.iter().map(|(_, start, _)| *start);
+        let possible = starts.filter(|start| start.abs_diff(last) <= LONGEST_NS);
+        possible.chain([first]).min().unwrap_or(first)
     }
 
     /// Sorts the calls, makes those inside others part of these, and says which correlation is
@@ -404,7 +415,6 @@ impl Builder {
 
     fn take_steps(&mut self, first: i64) {
         for (thread, start, duration) in std::mem::take(&mut self.steps) {
-            // A step may begin before the first call: that of the trace is then its first event.
             let start = start.saturating_sub(first);
             let end = start.saturating_add(duration).max(0).unsigned_abs();
             let start = start.max(0).unsigned_abs();

@@ -167,22 +167,19 @@ impl Trace {
         self.begin_with_first();
     }
 
-    /// Counts times from the first call or operation that is left.
+    /// Counts times from the first call or operation that is left, or the step before it that it is in.
     fn begin_with_first(&mut self) {
         let operations = self.operations.iter().map(|operation| operation.start);
         let Some(first) = operations.chain(self.calls.iter().map(|call| call.start)).min() else {
             return;
         };
+        // What was a step of what is not left is none any more.
+        self.steps.retain(|step| step.end() > first);
+        let first = self.steps.iter().map(|step| step.start).chain([first]).min().unwrap_or(first);
         self.origin_ns = self.origin_ns.saturating_add_unsigned(first);
         self.operations.iter_mut().for_each(|operation| operation.start -= first);
         self.calls.iter_mut().for_each(|call| call.start -= first);
-        // What was a step of what is not left is none any more.
-        self.steps.retain(|step| step.end() > first);
-        for step in &mut self.steps {
-            let end = step.end() - first;
-            step.start = step.start.saturating_sub(first);
-            step.duration = end - step.start;
-        }
+        self.steps.iter_mut().for_each(|step| step.start -= first);
     }
 }
 
@@ -259,7 +256,7 @@ start_ns,duration_ns,kind,device,stream,name,correlation,thread,process,event_st
         let whole = Trace::together(vec![read(TEXT), read(&later)]);
         assert_eq!((whole.processes.len(), whole.devices.len(), whole.streams.len()), (4, 4, 6));
         assert_eq!(whole.devices[3], Device { file: 1, number: 1 });
-        assert_eq!((whole.origin_ns, whole.notes.remarks.len()), (100, 0));
+        assert_eq!((whole.origin_ns, whole.notes.remarks.len()), (99, 0));
         assert!(whole.operations.is_sorted_by_key(|it| it.start));
         assert!(whole.calls.is_sorted_by_key(|it| it.start));
         for operation in &whole.operations {
@@ -275,10 +272,10 @@ start_ns,duration_ns,kind,device,stream,name,correlation,thread,process,event_st
         let tomorrow = "start_ns,duration_ns,kind\n86400000000000,5,kernel\n";
         let whole = Trace::together(vec![read(TEXT), read(tomorrow)]);
         assert!(whole.notes.remarks[0].contains("do not agree"));
-        assert_eq!(whole.length_ns(), 85);
+        assert_eq!(whole.length_ns(), 86);
         // Clocks as far from each other as can be.
         let at = |origin_ns: i64| Trace { origin_ns, ..read(TEXT) };
         let whole = Trace::together(vec![at(i64::MAX), at(i64::MIN)]);
-        assert_eq!((whole.length_ns(), whole.notes.remarks.len()), (85, 1));
+        assert_eq!((whole.length_ns(), whole.notes.remarks.len()), (86, 1));
     }
 }
