@@ -141,6 +141,11 @@ impl Node {
         &mut self.peers[index].as_mut().expect("an index is used while its peer is known").link
     }
 
+    /// As [`link`](Self::link), to look at.
+    pub(crate) fn link_of(&self, index: usize) -> &Link {
+        &self.peers[index].as_ref().expect("an index is used while its peer is known").link
+    }
+
     /// Gives a frame to the link that it came over.
     pub(crate) fn handle_frame(
         &mut self,

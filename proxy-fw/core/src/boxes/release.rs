@@ -152,6 +152,10 @@ impl BoxRole {
     }
 
     fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
+        // It is being reset once more: what is said below is for the end of that.
+        if self.slots[slot].functions[restore.function].restore_wanted {
+            return self.next_release(now, slot);
+        }
         if restore.stage == RestoreStage::Paused {
             // Its reset is over: what it was asked before never comes.
             self.end_void(now, slot, restore.function);

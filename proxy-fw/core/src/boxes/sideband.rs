@@ -56,13 +56,10 @@ impl BoxRole {
             self.slots[slot].signal(signal);
         }
         self.slots[slot].perst |= signal == SlotSignal::Perst { asserted: true };
-        for other in functions {
-            let Some(target) = self.slots[slot].target(other) else { continue };
-            // The records that say so for the others may come later.
-            if other != function {
-                self.node.link(target.peer).flush(target.channel);
+        for function in functions {
+            if self.slots[slot].target(function).is_some() {
+                self.flush_function(now, slot, function);
             }
-            self.flush_function(now, slot, other);
         }
         self.slot_is_reset(now, slot);
         self.begin_work_anew(now, slot);

@@ -93,8 +93,9 @@ impl BoxRole {
             let no_tag = tags.room() < 2;
             // Those that are out of use come back with a reset only, for which nothing has to wait.
             let hopeless = no_tag && tags.live() == 0;
+            let waits = hopeless && self.last_resort_waits(slot, function, target, room);
             let link = self.node.link(target.peer);
-            if hopeless && link.can_send(target.channel, Class::Completion) {
+            if hopeless && !waits && link.can_send(target.channel, Class::Completion) {
                 ready = ready.with(Class::NonPosted);
             } else if no_tag {
                 ready = ready.without(Class::NonPosted);
@@ -111,12 +112,7 @@ impl BoxRole {
             let packet = Packet::known(&mut buf[..length]);
             let deliver = match class {
                 Class::Posted => true,
-                // What the device has no room for is not handed to it, whatever it may be.
-                Class::NonPosted
-                    if hopeless
-                        && !(room.contains(Class::NonPosted)
-                            && self.is_last_resort(slot, function, &packet)) =>
-                {
+                Class::NonPosted if hopeless && !self.is_last_resort(slot, function, &packet) => {
                     self.refuse_for_want_of_tags(now, target, outstanding, stamp, &packet);
                     false
                 }
@@ -212,12 +208,38 @@ impl BoxRole {
 
     /// Whether a request is the one that gives a function its tags back, and there is one for it: that
     /// of the proxy's own, which is not under way.
-    fn is_last_resort(&self, slot: usize, function: usize, packet: &Packet<&mut [u8]>) -> bool {
+    fn is_last_resort<T: AsRef<[u8]>>(
+        &self,
+        slot: usize,
+        function: usize,
+        packet: &Packet<T>,
+    ) -> bool {
         self.slots[slot].tags.room() > 0 && self.is_function_reset(slot, function, packet)
     }
 
+    /// Whether that one comes next and the device has no room for it now: it is not refused, and a
+    /// device is handed nothing that it has no room for.
+    fn last_resort_waits(
+        &self,
+        slot: usize,
+        function: usize,
+        target: Target,
+        room: ClassSet,
+    ) -> bool {
+        let first = self.node.link_of(target.peer).first_received(target.channel, Class::NonPosted);
+        !room.contains(Class::NonPosted)
+            && first
+                .and_then(|tlp| Packet::new_checked(tlp).ok())
+                .is_some_and(|packet| self.is_last_resort(slot, function, &packet))
+    }
+
     /// Whether a request is a write that begins a function-level reset (Device Control bit 15).
-    fn is_function_reset(&self, slot: usize, function: usize, packet: &Packet<&mut [u8]>) -> bool {
+    fn is_function_reset<T: AsRef<[u8]>>(
+        &self,
+        slot: usize,
+        function: usize,
+        packet: &Packet<T>,
+    ) -> bool {
         let facts = &self.slots[slot].functions[function].facts;
         packet.tlp_type() == TlpType::CfgWr0
             && !packet.is_poisoned()

@@ -284,19 +284,17 @@ impl Path {
             let timeout = self.timeout(config);
             self.timeout_at.start(now.after_nanos(timeout));
             if several {
-                // Two round trips, as in RFC 8985 section 7.2, and time for an acknowledgement that
-                // is held back.
-                let patience = self.rtt.smoothed().saturating_mul(2).max(timeout / 4);
-                self.doubt_at.start(now.after_nanos(patience.min(self.longest_patience(config))));
+                self.doubt_at.start(now.after_nanos(self.patience(config)));
             }
         }
     }
 
-    /// After so long a path is doubted in any case, in nanoseconds: a peer that stood still once makes
-    /// the estimate long for many round trips, and of those an idle path has few.
-    pub(super) fn longest_patience(&self, config: &LinkConfig) -> u64 {
-        let twice = self.rtt.target(config.initial_rtt).saturating_mul(2);
-        twice.max(nanos(config.min_rto))
+    /// After so long a path is doubted, in nanoseconds: two round trips, as in RFC 8985 section 7.2, and
+    /// time for an acknowledgement that is held back. A peer that stood still once makes the estimate
+    /// long for many round trips, and of those an idle path has few: the latest one counts, too.
+    pub(super) fn patience(&self, config: &LinkConfig) -> u64 {
+        let round_trip = self.rtt.smoothed().min(self.rtt.latest());
+        round_trip.saturating_mul(2).max(self.timeout(config) / 4)
     }
 
     /// Nothing is waited for.

@@ -10,6 +10,7 @@
 
 use super::faults::Fault;
 use super::path::{Health, Path, Raise};
+use super::rtt::nanos;
 use super::sequence::before;
 use super::types::{LinkState, Transmit};
 use super::{Link, path_id};
@@ -245,14 +246,15 @@ impl Link {
     /// another one, too, and whether this one is still good is asked at once. A timeout decides that;
     /// neither a lone request nor those behind it, one after the other, wait for it.
     pub(super) fn doubt_path(&mut self, now: Instant, path: usize) {
+        let entry = &mut self.paths[path];
+        let again = entry.patience(&self.config).max(nanos(self.config.min_rto));
+        entry.doubt_at.start(now.after_nanos(again));
         if self.good() & !(1 << path) == 0 {
             return;
         }
         self.counters.paths_doubted += 1;
         self.lose_oldest_frame(path);
         let entry = &mut self.paths[path];
-        let again = entry.longest_patience(&self.config);
-        entry.doubt_at.start(now.after_nanos(again));
         if entry.health == (Health::Good { asked: false }) {
             entry.probe_at.start(now);
         }

@@ -135,7 +135,7 @@ impl Link {
     }
 
     /// Drops what is stored for a binding, and what it has queued.
-    pub fn flush(&mut self, channel: ChannelId) {
+    fn flush(&mut self, channel: ChannelId) {
         self.drop_stored(channel);
         self.drop_unsent(channel);
     }

@@ -143,11 +143,24 @@ fn a_function_level_reset_is_not_handed_to_a_device_without_room_for_it() {
     }
     world.device.manner = Manner::Answers;
     world.device.room = ClassSet::ALL.without(Class::NonPosted);
-    let reset = |world: &mut World| world.config_write(bdf(3, 0), 0x48, 0x8000);
-    assert_eq!(reset(&mut world), CplStatus::UnsupportedRequest);
+    world.device.received.clear();
+    let (tag, data) = (world.tag(), 0x8000_u32.to_le_bytes());
+    let reset = Repr::new(Kind::ConfigWrite {
+        type1: true,
+        requester: Bdf::default(),
+        tag,
+        destination: bdf(3, 0),
+        register: 0x48,
+        first_be: 0xf,
+        data: &data,
+    });
+    world.host.handle_tlp(world.now, &emit(&reset)).unwrap();
+    world.run(Duration::from_millis(5));
+    assert!(world.to_root.is_empty() && world.device.received.is_empty(), "it waits");
     world.device.room = ClassSet::ALL;
-    assert_eq!(reset(&mut world), CplStatus::Success);
     world.run(Duration::from_millis(300));
+    let answer = world.to_root.pop_front().expect("it is answered");
+    assert_eq!(Packet::new_checked(&answer[..]).unwrap().status(), CplStatus::Success);
     assert_eq!(world.mem_read(WINDOW, 1).0, CplStatus::Success);
 }
 
