@@ -156,8 +156,8 @@ pub struct RecordPort<M> {
     places: Box<[Place]>,
     first: u8,
     beside: Deque<(SlotWire, Beside), BESIDES>,
-    /// Places, by bit, with a device or a root complex; and those whose was there when the other
-    /// end began anew.
+    /// Places, by bit, with a device or a root complex as far as it was handed out: what still waits
+    /// ends with a hello, and is never told. And those whose was there when the other end began anew.
     present: u32,
     gone: u32,
     /// A hello is to be said, as an answer or by itself.
@@ -303,12 +303,6 @@ impl<M: EthernetMac> RecordPort<M> {
             match record.body {
                 Body::Room(limits) => place.limits = limits,
                 Body::Beside(what) => {
-                    let bit = 1 << record.at.0;
-                    match what {
-                        Beside::Inserted(_) | Beside::RootComplex(true) => *present |= bit,
-                        Beside::Removed | Beside::RootComplex(false) => *present &= !bit,
-                        Beside::Reset(_) => {}
-                    }
                     if ends_all(&what) {
                         // Nobody is told of it behind what it ends.
                         place.drop_stored();
@@ -347,7 +341,13 @@ impl<M: EthernetMac> RecordPort<M> {
 
     /// What happened beside TLPs, as it was said.
     pub fn beside(&mut self) -> Option<(SlotWire, Beside)> {
-        self.beside.pop_front()
+        let (at, what) = self.beside.pop_front()?;
+        match what {
+            Beside::Inserted(_) | Beside::RootComplex(true) => self.present |= 1 << at.0,
+            Beside::Removed | Beside::RootComplex(false) => self.present &= !(1 << at.0),
+            Beside::Reset(_) => {}
+        }
+        Some((at, what))
     }
 
     /// A place whose device or root complex was there when the other end began anew.

@@ -207,3 +207,24 @@ fn an_end_that_begins_anew_has_lost_its_devices() {
     assert_eq!(card.room(TWO), ClassSet::ALL);
     assert_eq!(models.next(TWO, ClassSet::ALL), None, "what came before hello is not for it");
 }
+
+/// A removal that waits is gone with the hello behind it; that the device is gone is told all the same.
+#[test]
+fn what_a_hello_follows_before_it_is_asked_for_is_gone_and_told_once() {
+    let (mut card, mut models) = ends(64);
+    let model = Name::try_from("nvme").unwrap();
+    models.say(ONE, Body::Beside(Beside::Inserted(model.clone())));
+    assert_eq!(card.happening(), Some(Happening::Inserted(ONE, model.clone())));
+    models.say(ONE, Body::Beside(Beside::Removed));
+    // Nobody heard of this one.
+    models.say(TWO, Body::Beside(Beside::Inserted(model.clone())));
+    let mut models = RecordPort::new(models.mac().clone(), 1..=2, WINDOWS);
+    for _ in 0..4 {
+        models.look();
+        card.look();
+    }
+    models.say(ONE, Body::Beside(Beside::Inserted(model.clone())));
+    assert_eq!(card.happening(), Some(Happening::Removed(ONE)));
+    assert_eq!(card.happening(), Some(Happening::Inserted(ONE, model)));
+    assert_eq!(card.happening(), None);
+}
