@@ -2,7 +2,7 @@
 
 use crate::config::Model;
 use crate::shell::server::{Job, Server};
-use crate::shell::{CountingPort, exec};
+use crate::shell::{self, CountingPort, exec};
 use host_model::{AccessError, HostConfig, ModelHost, PortError, TlpPort};
 use proxy_core::host::HostRole;
 use proxy_core::limits::TLP_BUFFER;
@@ -92,7 +92,7 @@ impl ModelFront {
     /// When the root port is broken for good.
     pub fn serve(self, port: impl CountingPort, stop: &Stop) -> Result<(), String> {
         let mut host = ModelHost::new(port, self.config).map_err(|e| e.to_string())?;
-        match host.enumerate() {
+        match shell::enumerate(&mut host) {
             Ok(()) => {}
             Err(AccessError::Port(PortError::Closed)) => return Ok(()),
             Err(_) if stop.requested() => return Ok(()),
@@ -105,9 +105,10 @@ impl ModelFront {
                 let line = exec::run(&mut host, &command, &reply);
                 reply.end(line);
             }
-            match host.service(Instant::now() + LOOK) {
+            match shell::serve(&mut host, Instant::now() + LOOK) {
                 Ok(()) => {}
-                Err(PortError::Closed) => break,
+                Err(AccessError::Port(PortError::Closed)) => break,
+                Err(_) if stop.requested() => break,
                 Err(error) => return Err(error.to_string()),
             }
             // The host has logged them itself.

@@ -166,7 +166,7 @@ fn wait(
             let found = there.len();
             return Err(format!("{found} of {devices} devices are there after {seconds} s"));
         }
-        host.service(deadline.min(now + Duration::from_millis(10))).map_err(text)?;
+        super::serve(host, deadline.min(now + Duration::from_millis(10))).map_err(text)?;
         while host.poll_event().is_some() {}
     }
 }

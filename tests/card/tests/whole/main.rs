@@ -1,10 +1,14 @@
 //! The firmware in two emulated cards, and all that belongs to them.
 
 mod garbage;
+#[path = "../boot/images.rs"]
+#[expect(dead_code, reason = "what boot loaders are tried with")]
+mod images;
 mod load;
 mod recorder;
 #[path = "../common/scene.rs"]
 mod scene;
+mod update;
 
 use processes::wait_for;
 use scene::{BOUND, Cards, Scene, firmware};
