@@ -2,9 +2,10 @@
 
 use card_regs::crc::{Start, Status as CrcStatus};
 use card_regs::frame_descriptor::Status as FrameStatus;
+use card_regs::i2c::Status as I2cStatus;
 use card_regs::id::Capabilities;
 use card_regs::queue::Error as QueueError;
-use card_regs::values::{CrcAlgorithm, PayloadSize};
+use card_regs::values::{CrcAlgorithm, PayloadSize, ResetCause};
 use card_regs::{Bits, REGISTERS as MAP};
 use std::collections::BTreeMap;
 
@@ -13,6 +14,9 @@ use crate::iss::AccessFault;
 
 /// The key of a request for a reset (`reset_control.request`).
 const RESET_KEY: u32 = 0xd0ff;
+
+/// `i2c.status`: SCL and SDA are high, since nothing holds them.
+const LINES_HIGH: u32 = I2cStatus::from_bits(0).with_scl(true).with_sda(true).bits();
 
 /// The largest size of a queue's ring, as a power of two.
 const MAX_ORDER: u32 = 15;
@@ -48,6 +52,11 @@ pub(super) fn after_reset() -> Registers {
 fn is_queue(path: &str) -> bool {
     path.starts_with("tlp.") && !path.contains("slot")
         || path.starts_with("mac") && path.contains('.')
+}
+
+/// Whether software can ask for a reset for this cause; for others there is none.
+fn is_for_software(cause: u32) -> bool {
+    [ResetCause::Software, ResetCause::Panic].map(|cause| cause.bits()).contains(&cause)
 }
 
 impl Litex {
@@ -91,12 +100,17 @@ impl Litex {
             "irq.pending" => self.pending &= !value,
             "irq.enable" => self.enabled = value,
             "uart.transmit" => self.console.push(value as u8),
+            "timer.alarm_low" => self.alarm = u64::MAX,
             "timer.alarm_high" => {
                 self.alarm = u64::from(value) << 32 | u64::from(*self.register("timer.alarm_low"));
             }
             "crc.start" => self.compute(Start::from_bits(value)),
-            "reset.request" if value >> 16 == RESET_KEY => self.reset_for(value & 7),
-            "i2c[0].command" => *self.register("i2c[0].status") = self.eeprom.carry_out(value),
+            "reset.request" if value >> 16 == RESET_KEY && is_for_software(value & 7) => {
+                self.reset_for(value & 7);
+            }
+            "i2c[0].command" => {
+                *self.register("i2c[0].status") = self.eeprom.carry_out(value) | LINES_HIGH;
+            }
             "mac[0].transmit.tail" => self.throw_away(before, value),
             _ => self.write_block(name, address, before, value),
         }

@@ -67,9 +67,6 @@ fn what_the_bios_finds_in_flash_is_started() {
 #[test]
 fn rings_and_ranges_that_cannot_be_are_errors() {
     let mut card = Card::litex();
-    let write = |card: &mut Card, path: &str, value| {
-        card.board.write(REGISTERS_BASE + address(path), Width::Word, value).unwrap();
-    };
     // Nowhere, of no size, and more than the ring has.
     for (base, size, tail, error) in
         [(0, 4, 1, 1), (SHARED_BASE, 40, 1, 4), (SHARED_BASE, 2, 5, 4), (u32::MAX - 7, 4, 1, 1)]
@@ -261,6 +258,50 @@ fn a_reset_keeps_memory_and_says_why_it_came() {
     assert_eq!(*soc(&mut card).register("reset.status"), 3 << 8 | ResetCause::Panic.bits());
     assert_eq!((word(&mut card, SHARED_BASE), card.resets()), (Some(7), 2));
     assert_eq!(word(&mut card, REGISTERS_BASE + scratch), Some(9));
+}
+
+/// Writes a register of the card's.
+fn write(card: &mut Card, path: &str, value: u32) {
+    card.board.write(REGISTERS_BASE + address(path), Width::Word, value).unwrap();
+}
+
+#[test]
+fn nothing_holds_the_lines_of_a_bus_when_a_transfer_is_over() {
+    let mut card = Card::litex();
+    let lines = |card: &mut Card| *soc(card).register("i2c[0].status") >> 16 & 3;
+    assert_eq!(lines(&mut card), 3, "after the reset");
+    for address in [IDENTITY, IDENTITY + 1] {
+        // Start, write, stop.
+        write(&mut card, "i2c[0].command", 1 << 12 | 1 << 9 | 1 << 8 | u32::from(address) << 1);
+        assert_eq!(lines(&mut card), 3, "{address:#x}");
+    }
+}
+
+#[test]
+fn the_low_half_of_an_alarm_disarms_it() {
+    let mut card = Card::litex();
+    let timer = Pending::from_bits(0).with_timer(true).bits();
+    for (disarmed, pending) in [(false, timer), (true, 0)] {
+        card.reset();
+        write(&mut card, "timer.alarm_low", 5000);
+        write(&mut card, "timer.alarm_high", 0);
+        if disarmed {
+            write(&mut card, "timer.alarm_low", 5000);
+        }
+        card.run(10_000);
+        assert_eq!(soc(&mut card).pending, pending, "disarmed: {disarmed}");
+    }
+}
+
+#[test]
+fn software_asks_for_a_reset_as_software_or_panic_only() {
+    for cause in 0..8 {
+        let mut card = Card::litex();
+        write(&mut card, "reset.request", 0xd0ff << 16 | cause);
+        card.run(10);
+        let asked = [ResetCause::Software, ResetCause::Panic].map(|cause| cause.bits());
+        assert_eq!(card.resets() == 1, asked.contains(&cause), "{cause}");
+    }
 }
 
 #[test]
