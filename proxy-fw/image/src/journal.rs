@@ -14,6 +14,9 @@ use crate::layout::Region;
 /// Records that are tried before flash that does not keep them is given up.
 const TRIES: usize = 8;
 
+/// Erases that may fail meanwhile, one of each block: each may take seconds, and a card's watchdog bears two.
+const ERASES: usize = 2;
+
 /// Why nothing was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError<E> {
@@ -116,6 +119,7 @@ impl<const N: usize> Journal<N> {
     ) -> Result<(), JournalError<F::Error>> {
         assert_eq!(content.len(), N - 8, "a record's content");
         let mut why = JournalError::Worn;
+        let mut refused = 0;
         for tried in 0..TRIES {
             if tried == TRIES / 2 && self.holder.is_none() {
                 // Who opens the journal begins here again: the other block gets its part of the tries.
@@ -125,6 +129,10 @@ impl<const N: usize> Journal<N> {
                 && let Err(error) = self.turn(flash)
             {
                 why = JournalError::Flash(error);
+                refused += 1;
+                if refused == ERASES {
+                    break;
+                }
                 continue;
             }
             let sequence = self.sequence.checked_add(1).ok_or(JournalError::Exhausted)?;

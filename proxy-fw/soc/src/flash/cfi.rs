@@ -52,6 +52,8 @@ pub struct CfiFlash<B, D, const BLOCK: usize> {
     size: u32,
     /// Bytes that are programmed at once.
     buffer: u32,
+    /// An operation did not end in time.
+    late: bool,
 }
 
 type Error = FlashError<Infallible>;
@@ -68,7 +70,7 @@ impl<B: Bus32, D: DelayNs, const BLOCK: usize> CfiFlash<B, D, BLOCK> {
         let found = Self::identify(&mut bus);
         bus.write(0, READ_ARRAY);
         let (size, buffer) = found?;
-        Ok(Self { bus, delay, size, buffer })
+        Ok(Self { bus, delay, size, buffer, late: false })
     }
 
     /// Reads size and buffer from the query table.
@@ -116,8 +118,18 @@ impl<B: Bus32, D: DelayNs, const BLOCK: usize> CfiFlash<B, D, BLOCK> {
         self.settle(block)
     }
 
-    fn erase_block(&mut self, at: u32) -> Result<(), Error> {
+    /// Before an operation. A part that did not end one in time has it still: to wait for it again and
+    /// again would take a card's watchdog.
+    fn begin(&mut self, at: u32) -> Result<(), Error> {
+        if self.late {
+            return Err(FlashError::Timeout { at });
+        }
         self.bus.write(at, CLEAR_STATUS);
+        Ok(())
+    }
+
+    fn erase_block(&mut self, at: u32) -> Result<(), Error> {
+        self.begin(at)?;
         self.bus.write(at, ERASE);
         self.bus.write(at, CONFIRM);
         self.settle(at)
@@ -126,7 +138,7 @@ impl<B: Bus32, D: DelayNs, const BLOCK: usize> CfiFlash<B, D, BLOCK> {
     /// Programs words of one buffer.
     fn program(&mut self, at: u32, bytes: &[u8]) -> Result<(), Error> {
         let (words, _) = bytes.as_chunks::<4>();
-        self.bus.write(at, CLEAR_STATUS);
+        self.begin(at)?;
         self.bus.write(at, BUFFERED_PROGRAM);
         self.wait(at)?;
         self.bus.write(at, both(words.len() as u16 - 1));
@@ -147,6 +159,7 @@ impl<B: Bus32, D: DelayNs, const BLOCK: usize> CfiFlash<B, D, BLOCK> {
             self.delay.delay_us(POLL_US);
         }
         self.bus.write(at, READ_ARRAY);
+        self.late = true;
         Err(FlashError::Timeout { at })
     }
 

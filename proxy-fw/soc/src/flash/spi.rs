@@ -102,6 +102,8 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         command(&mut self.spi, &[WRITE_ENABLE])?;
         match status(&mut self.spi)? {
             0xff => Err(FlashError::NotAnswering),
+            // With what did not end in time. To wait for it again and again would take a card's watchdog.
+            status if status & BUSY != 0 => Err(FlashError::Timeout { at }),
             status if status & WRITE_ENABLED != 0 => Ok(()),
             _ => Err(FlashError::Protected { at }),
         }

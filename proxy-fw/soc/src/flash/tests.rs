@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
+use embedded_hal::delay::DelayNs;
 use embedded_hal_mock::eh1::delay::NoopDelay;
 use embedded_hal_mock::eh1::spi::{Mock, Transaction};
 use embedded_storage::nor_flash::{NorFlash, ReadNorFlash};
@@ -247,8 +248,12 @@ fn spi_gives_up_in_these_words() {
     let (sector, busy) = (words(&[0x20, 0, 0x10, 0]), asks(&[0x05], &[0x03]));
     let mut stuck = [&words(&[0x06])[..], &asks(&[0x05], &[0x02]), &sector].concat();
     (0..4000).for_each(|_| stuck.extend_from_slice(&busy));
+    // Whoever tries another place is told at once.
+    stuck.extend([&words(&[0x06])[..], &busy, &words(&[0x06]), &busy].concat());
     exactly(&stuck, |flash| {
         assert_eq!(flash.erase(4096, 8192), Err(FlashError::Timeout { at: 4096 }));
+        assert_eq!(flash.erase(8192, 12288), Err(FlashError::Timeout { at: 8192 }));
+        assert_eq!(flash.write(0, &[1]), Err(FlashError::Timeout { at: 0 }));
     });
 }
 
@@ -313,12 +318,32 @@ impl Bus32 for Stuck {
     }
 }
 
+/// Counts the microseconds that are waited.
+#[derive(Default)]
+struct Waited(u64);
+
+impl DelayNs for Waited {
+    fn delay_ns(&mut self, nanos: u32) {
+        self.0 += u64::from(nanos) / 1000;
+    }
+}
+
+/// Whoever tries another place is told at once.
 #[test]
-fn cfi_gives_up() {
-    let bus = Stuck(CfiNor::new(Nor::new(Part { size: 1 << 20, ..Part::QEMU_VIRT }, 1), 2));
-    let mut flash = CfiFlash::<_, _, { 256 << 10 }>::new(bus, NoopDelay).unwrap();
-    assert_eq!(flash.write(4, &[0; 4]), Err(FlashError::Timeout { at: 4 }));
-    assert_eq!(flash.erase(0, 256 << 10), Err(FlashError::Timeout { at: 0 }));
+fn cfi_gives_up_once() {
+    type Flash = CfiFlash<Stuck, Waited, { 256 << 10 }>;
+    let write = |flash: &mut Flash| flash.write(4, &[0; 4]);
+    let erase = |flash: &mut Flash| flash.erase(0, 256 << 10);
+    let operations: [fn(&mut Flash) -> Result<(), _>; 2] = [write, erase];
+    for first in operations {
+        let chip = CfiNor::new(Nor::new(Part { size: 1 << 20, ..Part::QEMU_VIRT }, 1), 2);
+        let mut flash = Flash::new(Stuck(chip), Waited::default()).unwrap();
+        assert!(matches!(first(&mut flash), Err(FlashError::Timeout { .. })));
+        assert_eq!(write(&mut flash), Err(FlashError::Timeout { at: 4 }));
+        assert_eq!(erase(&mut flash), Err(FlashError::Timeout { at: 0 }));
+        let (_, waited) = flash.release();
+        assert_eq!(waited.0, 4_000_000);
+    }
 }
 
 /// The words on the bus for one write: two 16-bit devices, each given the same command.
