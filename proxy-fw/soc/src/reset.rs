@@ -38,6 +38,20 @@ pub const COUNTERS: [&str; ResetCause::ALL.len()] = [
     "resets: clock stood still",
 ];
 
+/// A cause in a word or two, for the log.
+pub fn name(cause: ResetCause) -> &'static str {
+    match cause {
+        ResetCause::Power => "power on",
+        ResetCause::Pin => "outside",
+        ResetCause::Watchdog => "watchdog",
+        ResetCause::Software => "asked for",
+        ResetCause::Panic => "panic",
+        ResetCause::Debugger => "debugger",
+        ResetCause::Trap => "trap",
+        ResetCause::Clock => "clock",
+    }
+}
+
 /// The life that the boot loader began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {

@@ -5,7 +5,7 @@ use crate::card::{Card, CardConfig, CardRole};
 use crate::ethernet;
 use crate::log;
 use crate::manage::{Management, ManagementConfig};
-use crate::reset::Life;
+use crate::reset::{self, Life};
 use crate::settings::{STRAY_GATEWAY, Settings};
 use core::fmt;
 use core::time::Duration;
@@ -148,7 +148,7 @@ impl Start {
         Ok((role, RoleKind::Host { ports }))
     }
 
-    /// The card. `life` is what the boot loader began, `reset` why.
+    /// The card. `life` is what the boot loader began, `reset` why, which is logged.
     #[inline(never)] // its stack is needed once
     pub fn card<R: CardRole>(
         self,
@@ -159,6 +159,17 @@ impl Start {
         reset: Option<ResetReport>,
     ) -> Card<R> {
         let Self { settings, incarnation, max_frame, .. } = self;
+        if let Some(reset) = &reset {
+            let (cause, text) = (reset::name(reset.cause), reset.text.as_str());
+            log!(
+                info,
+                "start {=u32}: {=str} {=u32:#010x} {=str}",
+                reset.boots,
+                cause,
+                reset.place,
+                text
+            );
+        }
         let resets = life.map_or_else(Default::default, |life| life.counts);
         let path = PathAddress::Ethernet { mac: mac.address(), vlan: settings.vlan };
         let hello = Hello {

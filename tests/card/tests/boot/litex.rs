@@ -5,13 +5,13 @@ mod boot_loader;
 
 use super::{Bench, MEMORY, PACKET_POOL};
 use crate::firmware::Program;
-use ::soc::reset;
+use ::soc::reset::{self, Death};
 use anyhow::{Context, Result, ensure};
 use board_litex::layout::{LAYOUT, RETAINED};
 use card_image::Header;
 use card_regs::id::Capabilities;
 use card_regs::irq::Pending;
-use card_regs::values::CrcAlgorithm;
+use card_regs::values::{self, CrcAlgorithm};
 use nor_model::{Direct, Nor, Part};
 use proxy_core::control::{ResetCause, ResetReport};
 use sim_card::card::Board;
@@ -139,6 +139,25 @@ fn what_ends_a_life_is_written_down_though_the_console_stands_still() {
     let report = left_behind(&mut card);
     assert_eq!(report.cause, ResetCause::Watchdog, "{report:?}");
     assert!(report.text.contains("no progress") && report.place != 0, "{report:?}");
+}
+
+#[test]
+fn what_ended_the_life_before_is_logged() {
+    let Some(bench) = Bench::new() else { return };
+    for name in ["litex-box", "litex-host"] {
+        let settings = "name = card-1\nmanager = 10.0.2.2:7781\n";
+        let mut card = Card::new(&bench, name, settings).unwrap();
+        let kept = card.soc().memory(RETAINED, reset::RETAINED as u32).expect("it is in memory");
+        let kept: &mut [u8; reset::RETAINED] = kept.try_into().expect("as many");
+        reset::begin(kept, None);
+        let text = format_args!("no progress for some seconds");
+        reset::write_down(kept, &Death::new(ResetCause::Watchdog, 0x4000_1234, 7, text));
+        *card.soc().register("reset.status") = values::ResetCause::Panic.bits();
+        card.start().unwrap();
+        let log = card.log().unwrap();
+        let line = "start 2: watchdog 0x40001234 no progress for some seconds";
+        assert!(log.iter().any(|said| said == line), "{name}: {log:#?}");
+    }
 }
 
 /// Bytes of memory, and of the packet pool, as the log has them.

@@ -19,7 +19,12 @@ pub(crate) fn end(cause: ResetCause, place: usize, text: fmt::Arguments<'_>) -> 
     let death = Death::new(cause, place as u32, lived.as_millis() as u64, text);
     // Before it is logged: whatever the console does, the next life knows of it.
     write_down(&death);
-    defmt::error!("{=str} at {=u32:#010x}: {=str}", name(cause), death.place, death.text.as_str());
+    defmt::error!(
+        "{=str} at {=u32:#010x}: {=str}",
+        reset::name(cause),
+        death.place,
+        death.text.as_str()
+    );
     start_anew()
 }
 
@@ -40,20 +45,6 @@ fn start_anew() -> ! {
     unsafe { FINISHER.write_volatile(RESET) }
     loop {
         riscv::asm::wfi();
-    }
-}
-
-/// In a word or two.
-pub(crate) fn name(cause: ResetCause) -> &'static str {
-    match cause {
-        ResetCause::Power => "power on",
-        ResetCause::Pin => "outside",
-        ResetCause::Watchdog => "watchdog",
-        ResetCause::Software => "asked for",
-        ResetCause::Panic => "panic",
-        ResetCause::Debugger => "debugger",
-        ResetCause::Trap => "trap",
-        ResetCause::Clock => "clock",
     }
 }
 

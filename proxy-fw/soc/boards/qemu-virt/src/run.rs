@@ -97,17 +97,6 @@ fn begin() -> Begun {
 fn run<R: CardRole>(begun: Begun, role: (R, RoleKind), windows: Windows) -> ! {
     let Begun { start, mut mac, pcie } = begun;
     let (life, reset) = retained::with(|kept| (reset::life(kept), reset::report(kept)));
-    if let Some(reset) = &reset {
-        let (cause, text) = (end::name(reset.cause), reset.text.as_str());
-        log!(
-            info,
-            "start {=u32}: {=str} {=u32:#010x} {=str}",
-            reset.boots,
-            cause,
-            reset.place,
-            text
-        );
-    }
     let places = match role.1 {
         RoleKind::Host { .. } => 0..=0,
         RoleKind::Box { slots } => 1..=slots,
