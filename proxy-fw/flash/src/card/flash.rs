@@ -51,6 +51,8 @@ pub enum FlashFault {
     ReadOnly,
     /// A person has interrupted it while it read, and the card's program goes on.
     Interrupted,
+    /// The same, and the card's program stood still before.
+    StillHalted,
     /// A person has interrupted it while it wrote, and the card's program stands still.
     LeftHalted,
     /// The card's program never left the flash alone.
@@ -84,6 +86,7 @@ impl fmt::Display for FlashFault {
             Self::Memory => f.write_str("the card's memory does not keep what is written to it"),
             Self::ReadOnly => f.write_str("the flash was opened for reading"),
             Self::Interrupted => f.write_str("it was interrupted; the card's program goes on"),
+            Self::StillHalted => f.write_str("it was interrupted; the card is halted, as it was"),
             Self::LeftHalted => f.write_str("it was interrupted; the card is left halted"),
             Self::InUse => f.write_str(
                 "the card's program uses the flash all the time, so that nobody else can read it",
@@ -120,6 +123,11 @@ impl NorFlashError for FlashFault {
 }
 
 impl FlashFault {
+    /// That nothing was done to a card, whose program stood still before or goes on.
+    pub(super) fn interrupted(was_halted: bool) -> Self {
+        if was_halted { Self::StillHalted } else { Self::Interrupted }
+    }
+
     /// As a person is told.
     #[must_use]
     pub fn told(&self, probe: &ProbeName) -> Failure {
@@ -159,6 +167,9 @@ impl FlashFault {
             Self::Part(Fault::NoLongAddresses) => failure(Kind::Flash)
                 .check("another flash than the board's may be fitted: `dxpu-flash info` has its ID"),
             Self::Interrupted => failure(Kind::Other).check("give the command again"),
+            Self::StillHalted => failure(Kind::Other)
+                .check("give the command again")
+                .check("`dxpu-flash reset` starts the card"),
             Self::LeftHalted => failure(Kind::Other)
                 .check(format!("give the command again: {GOES_ON}"))
                 .check("`dxpu-flash reset` starts the card"),
@@ -207,23 +218,28 @@ impl<'card> CardFlash<'card> {
         board: &Board,
     ) -> Result<Self, FlashFault> {
         let held = Held::new();
-        still::stop(&mut core, is_halted, board)?;
+        still::stop(&mut core, is_halted, board, &held)?;
+        if is_halted && held.is_interrupted() {
+            // From here on a signal ends this program, since the card needs nothing of it.
+            return Err(FlashFault::interrupted(is_halted));
+        }
         let mut flash = Self::new(core, board, None);
         (flash.goes_on, flash.held) = (!is_halted, (!is_halted).then_some(held));
         flash.id = jedec::jedec_id(&mut flash.core, board.spi)?;
         Ok(flash)
     }
 
-    /// The flash of a card that is reset and stays halted.
+    /// The flash of a card that is reset and stays halted; `was_halted`: its program stood still before.
     pub(super) fn writing(
         mut core: Core<'card>,
+        was_halted: bool,
         target: &Target,
         board: &Board,
     ) -> Result<Self, FlashFault> {
         let held = Held::new();
         if held.is_interrupted() {
             // It came when what was read before was at its end: the card is as it was.
-            return Err(FlashFault::Interrupted);
+            return Err(FlashFault::interrupted(was_halted));
         }
         stopped::stops();
         let loaded = Loaded::load(&mut core, target, board)?;

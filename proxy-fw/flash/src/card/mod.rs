@@ -114,10 +114,10 @@ impl Card {
     ///
     /// # Errors
     ///
-    /// When the card does not answer any more.
+    /// When the card does not answer any more, or a person has interrupted it.
     pub fn flash_to_look(&mut self) -> Outcome<Option<CardFlash<'_>>> {
         match self.flash_to_read() {
-            Err(failure) if failure.kind == Kind::Lost => Err(failure),
+            Err(failure) if matches!(failure.kind, Kind::Lost | Kind::Other) => Err(failure),
             flash => Ok(flash.ok()),
         }
     }
@@ -130,8 +130,9 @@ impl Card {
     pub fn flash_to_write(&mut self) -> Outcome<CardFlash<'_>> {
         let (board, probe) = (self.board.clone(), self.probe.clone());
         let target = self.session.target().clone();
+        let was_halted = self.was_halted;
         let core = self.core()?;
-        CardFlash::writing(core, &target, &board).map_err(|fault| fault.told(&probe))
+        CardFlash::writing(core, was_halted, &target, &board).map_err(|fault| fault.told(&probe))
     }
 
     /// Resets the card; it starts anew.

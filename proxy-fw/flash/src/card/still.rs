@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use card_regs::spi::{Control, Status, Window};
 use probe_rs::{Core, MemoryInterface};
 
+use super::held::Held;
 use super::registers::{At, Registers};
 use super::{FlashFault, HALT_TIMEOUT, stopped};
 use crate::board::Board;
@@ -36,10 +37,18 @@ enum Hindrance {
 }
 
 /// Stops the program where the flash can be read. A core that is halted already stays so.
-pub(super) fn stop(core: &mut Core<'_>, is_halted: bool, board: &Board) -> Result<(), FlashFault> {
+pub(super) fn stop(
+    core: &mut Core<'_>,
+    is_halted: bool,
+    board: &Board,
+    held: &Held,
+) -> Result<(), FlashFault> {
     let runs = !is_halted;
     let began = Instant::now();
     loop {
+        if held.is_interrupted() {
+            return Err(FlashFault::interrupted(is_halted));
+        }
         if runs {
             stopped::stops();
             core.halt(HALT_TIMEOUT)?;

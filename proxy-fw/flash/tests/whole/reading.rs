@@ -274,6 +274,33 @@ fn a_card_that_was_halted_while_it_used_its_flash_is_told() {
     }
 }
 
+/// Whether a process keeps Ctrl-C for itself (proc_pid_status(5)).
+fn holds_signals(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) >> 1 & 1 != 0
+}
+
+/// What a halted card's flash is busy with is waited for, and whoever does not want to is told at once.
+#[test]
+fn who_interrupts_the_wait_for_a_halted_card_is_told_that_it_is_halted() {
+    for arguments in [&["read", "all", "copy"][..], &["config", "set", "name=card-1"]] {
+        let bench = Bench::new();
+        let mut card = Card::new();
+        card.board.write(FLASH_BASE, Width::Word, 0x0070_0070).unwrap();
+        card.hart.halt(DebugCause::HaltRequest);
+        let card = SimCard::start(card);
+        let said = bench.interrupt_at("-INT", card.address, arguments, |process| {
+            let holds = holds_signals(process);
+            // What it holds them for has begun then.
+            std::thread::sleep(Duration::from_millis(if holds { 200 } else { 0 }));
+            holds
+        });
+        Said::new(said).failed(1, "it was interrupted; the card is halted, as it was");
+        assert!(bench.files().is_empty() && card.stop().hart.is_halted());
+    }
+}
+
 /// Somebody has reset the card while its flash erased a block, which it then does to the end.
 #[test]
 fn a_part_that_is_busy_is_waited_for() {

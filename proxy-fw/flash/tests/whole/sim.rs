@@ -229,11 +229,22 @@ impl Bench {
         arguments: &[&str],
         when: impl Fn() -> bool,
     ) -> Output {
+        self.interrupt_at(signal, probe, arguments, |_| when())
+    }
+
+    /// The same, when it is true of the process of this number.
+    pub(crate) fn interrupt_at(
+        &self,
+        signal: &str,
+        probe: SocketAddr,
+        arguments: &[&str],
+        when: impl Fn(u32) -> bool,
+    ) -> Output {
         // Whoever runs the tests may have had signals ignored, as nohup does.
         let usual = ["env", "--default-signal"];
         let mut command = self.command_in(&usual, Some(probe), arguments);
         let mut program = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        while !when() && program.try_wait().unwrap().is_none() {
+        while !when(program.id()) && program.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let id = program.id().to_string();
