@@ -11,8 +11,9 @@ use embedded_storage::nor_flash::NorFlash;
 use crate::header::crc32;
 use crate::layout::Region;
 
-/// Records that are tried before flash that does not keep them is given up.
-const TRIES: usize = 8;
+/// Records that are tried before flash that does not keep them is given up: in front of one that is kept
+/// there is one place less that may look blank.
+pub const TRIES: usize = 8;
 
 /// Erases that may fail meanwhile, one of each block: each may take seconds, and a card's watchdog bears two.
 const ERASES: usize = 2;

@@ -34,7 +34,7 @@ pub use check::{
     AntiDowngrade, Demands, Keys, KeysOfBootLoader, PayloadCheck, Refusal, Requirements, TrustedKey,
 };
 pub use header::{FORMAT_VERSION, HEADER_LEN, Header, ImageId, MAGIC};
-pub use journal::{Journal, JournalError};
+pub use journal::{Journal, JournalError, TRIES as JOURNAL_TRIES};
 pub use layout::{Layout, LayoutError, LayoutParts, Region};
 pub use look::Look;
 pub use names::{BadName, BoardName, KeyId, Role, SecurityVersion, Version};

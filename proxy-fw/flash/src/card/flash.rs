@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use card_image::Region;
+use card_image::{JOURNAL_TRIES, Region};
 use embedded_storage::nor_flash::{
     ErrorType, NorFlash, NorFlashError, NorFlashErrorKind, ReadNorFlash,
 };
@@ -23,6 +23,9 @@ use crate::probe::{ProbeName, told};
 /// Bytes that are read at once where one reading follows the other, and kept: each reading costs a
 /// few round trips over USB.
 const AHEAD: u32 = 4 << 10;
+
+/// Two pieces hold as many records of settings, the largest ones, as a journal leaves blank at most.
+const _: () = assert!(2 * AHEAD as usize >= JOURNAL_TRIES * soc::settings::RECORD);
 
 /// Pieces of that many bytes that are kept.
 const KEPT: usize = 1024;
@@ -184,6 +187,10 @@ impl FlashFault {
     }
 }
 
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0xff)
+}
+
 /// The flash of a card that is attached to.
 pub struct CardFlash<'card> {
     core: Core<'card>,
@@ -308,7 +315,7 @@ impl<'card> CardFlash<'card> {
 
     /// After so much that is blank, whether all is that follows in the block: the card itself finds
     /// out much sooner than a probe reads it. Where nothing is loaded that asks it, a journal is
-    /// known to have nothing after so many blank records: it never leaves more than a few.
+    /// known to have nothing after two such pieces: so many places it leaves blank in front of no record.
     fn look_beyond(&mut self, from: u32) -> Result<(), FlashFault> {
         let end = from.next_multiple_of(self.block);
         if from == end {
@@ -323,7 +330,12 @@ impl<'card> CardFlash<'card> {
                     Err(fault) => return Err(fault),
                 }
             }
-            None => self.journals.iter().any(|journal| journal.contains(from, end - from)),
+            None => {
+                let before = self.kept.get(&(from / AHEAD).wrapping_sub(2));
+                end - self.block + 2 * AHEAD <= from
+                    && before.is_some_and(|piece| is_blank(piece))
+                    && self.journals.iter().any(|journal| journal.contains(from, end - from))
+            }
         };
         if blank {
             self.blank.push(from..end);
@@ -350,7 +362,7 @@ impl<'card> CardFlash<'card> {
         let start = number * AHEAD;
         let mut piece = vec![0; AHEAD.min(self.size - start) as usize];
         self.fetch(start, &mut piece)?;
-        if piece.iter().all(|byte| *byte == 0xff) {
+        if is_blank(&piece) {
             self.look_beyond(start + piece.len() as u32)?;
         }
         self.kept.insert(number, piece);

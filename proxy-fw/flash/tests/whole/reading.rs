@@ -274,6 +274,33 @@ fn a_card_that_was_halted_while_it_used_its_flash_is_told() {
     }
 }
 
+/// A part that refuses a few times in a row leaves as many places blank, and then keeps the record.
+#[test]
+fn settings_behind_places_that_stayed_blank_are_found() {
+    let bench = Bench::new();
+    let place = soc::settings::RECORD as u32;
+    let journal = board().layout.config();
+    let card = SimCard::start(Card::new());
+    for name in ["name=old", "name=new"] {
+        let set = ["config", "set", name, "manager=10.0.0.1:7781", "--no-start"];
+        bench.run(Some(card.address), &set).fine();
+    }
+    let mut card = card.stop();
+    let written = card.board.nor(0).cells()[journal.start as usize..].to_vec();
+    let [old, new] = [0, 1].map(|at| &written[(at * place) as usize..][..place as usize]);
+    let block = board().layout.erase_block();
+    // As many as there may be, at the beginning of a block and in it.
+    let blank = card_image::JOURNAL_TRIES as u32 - 1;
+    for (old_at, new_at) in [(0, 1 + blank), (3, 4 + blank), (block / place, blank)] {
+        let mut card = Card::new();
+        card.board.nor(0).preload(journal.start + old_at * place, old);
+        card.board.nor(0).preload(journal.start + new_at * place, new);
+        let card = SimCard::start(card);
+        let got = bench.run(Some(card.address), &["config", "get"]).fine().out;
+        assert!(got.contains("name = new"), "places {old_at} and {new_at}: {got}");
+    }
+}
+
 /// Whether a process keeps Ctrl-C for itself (proc_pid_status(5)).
 fn holds_signals(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
