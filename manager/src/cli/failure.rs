@@ -3,10 +3,11 @@
 use crate::config::ConfigError;
 use crate::serve::ServeError;
 use crate::store::StoreError;
-use crate::types::{OperationId, OperationRecord, Problem, ProblemCode};
+use crate::types::{OperationId, OperationRecord, Problem, ProblemCode, Timestamp};
 use manager_client::ClientError;
 use manager_client::bodies::ProblemBody;
 use manager_client::views::ErasureView;
+use std::sync::atomic::Ordering;
 
 /// Why a command did not do what it should.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +113,10 @@ impl Failure {
             super::complain!("{}", self.json(problem));
             return;
         }
+        if super::LOG_IS_JSON.load(Ordering::Relaxed) {
+            super::complain!("{}", self.log_line());
+            return;
+        }
         super::complain!("dxpu-manager: {self}");
         // A sentence that gives its reasons itself needs no list of them.
         let said = self.to_string();
@@ -123,6 +128,16 @@ impl Failure {
 }
 
 impl Failure {
+    /// It as a line of a log that is JSON.
+    fn log_line(&self) -> serde_json::Value {
+        serde_json::json!({
+            "timestamp": Timestamp::now().to_string(),
+            "level": "ERROR",
+            "fields": { "message": format!("dxpu-manager: {self}") },
+            "target": module_path!(),
+        })
+    }
+
     /// It as JSON: the problem, if it is one, and what a program needs to go on.
     fn json(&self, problem: Option<Problem>) -> serde_json::Value {
         let mut body = match problem {

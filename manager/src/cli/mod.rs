@@ -32,6 +32,7 @@ use manager_client::views::{
     AllocationView, BindingView, BoxView, HostView, List, NodeView, RecordingView, SlotView,
 };
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Does what was said.
@@ -167,6 +168,9 @@ fn check_log(filter: &str) -> Result<(), Failure> {
     }
 }
 
+/// Whether what is logged is JSON: then the line that says why the manager ended is, too.
+static LOG_IS_JSON: AtomicBool = AtomicBool::new(false);
+
 fn start_log(config: &Config) -> Result<(), Failure> {
     check_log(&config.log)?;
     let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|error| {
@@ -182,6 +186,7 @@ fn start_log(config: &Config) -> Result<(), Failure> {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),
     }
+    LOG_IS_JSON.store(config.log_format == LogFormat::Json, Ordering::Relaxed);
     Ok(())
 }
 

@@ -8,7 +8,8 @@
 //!   so that they keep saying when it really ends. What was written since the last look before one
 //!   may have a little more.
 //! - At its start the manager cannot know whether the wall clock is right. Nothing ends sooner than
-//!   the warning time after a start, and nothing has longer than it was given in all.
+//!   the warning time after a start, or its whole time if that is shorter, and nothing has longer than
+//!   it was given in all.
 
 use crate::types::{AllocationId, OperationId, Timestamp};
 use std::collections::HashMap;
@@ -94,7 +95,7 @@ pub struct Deadlines {
 
 impl Deadlines {
     /// Looks at both clocks and at everything that has an end. `least` is what each has at least
-    /// when the manager has just started.
+    /// when the manager has just started, unless it was given less in all.
     pub fn look(&mut self, now: Now, least: Duration, wanted: &[Wanted]) -> Look {
         let started = self.last.is_none();
         let jumped_ms = self.jump(now);
@@ -118,7 +119,7 @@ impl Deadlines {
                 let unmoved = shifted(now.wall, jumped_ms.saturating_neg()).as_millis();
                 let left = left.max(want.until.as_millis().saturating_sub(unmoved));
                 let left = Duration::from_millis(left).min(whole);
-                let left = if started { left.max(least) } else { left };
+                let left = if started { left.max(least.min(whole)) } else { left };
                 let until = match jumped_ms {
                     0 => want.until,
                     _ => shifted(now.wall, left.as_millis() as i64),

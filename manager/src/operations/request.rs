@@ -6,7 +6,8 @@ use crate::records::{KeyRecord, Tables, Txn};
 use crate::types::{
     AllocationId, AllocationRecord, BindingId, BindingRecord, Desired, EventKind, EventRecord,
     FunctionAddress, FunctionEpoch, NodeName, OperationId, OperationKind, OperationRecord,
-    OperationState, Phase, Problem, ProblemCode, SlotAddress, Step, StepName, StepState, Wishes,
+    OperationState, Phase, Problem, ProblemCode, SlotAddress, Step, StepName, StepState, Timestamp,
+    Wishes,
 };
 use std::collections::BTreeSet;
 
@@ -338,8 +339,7 @@ pub(super) fn take_over(
             Desired::Forced => Desired::Forced,
             _ => mode.into(),
         };
-        // Who released it before may have asked, and is perhaps not kept any more.
-        let asked = matches!(binding.desired, Desired::Released { .. }).then_some(txn.now());
+        let asked = was_asked(txn, &binding);
         let binding = BindingRecord { desired, operation: Some(operation), ..binding };
         let unbind = release_steps(&binding).into_iter().map(|step| match step.name {
             StepName::UnbindPort => Step { asked, ..step },
@@ -349,6 +349,22 @@ pub(super) fn take_over(
         txn.update_binding(binding);
     }
     (steps, slots)
+}
+
+/// When the operating system was asked to let go of a binding that is to be released already. If
+/// nobody is kept who may have asked it counts as asked: it may let go.
+fn was_asked(txn: &Txn, binding: &BindingRecord) -> Option<Timestamp> {
+    if !matches!(binding.desired, Desired::Released { .. }) {
+        return None;
+    }
+    let steps = txn.operations().values().flat_map(|operation| &operation.steps);
+    let mut former = steps
+        .filter(|step| step.binding == binding.id && step.name == StepName::UnbindPort)
+        .peekable();
+    if former.peek().is_none() {
+        return Some(txn.now());
+    }
+    former.filter_map(|step| step.asked).min()
 }
 
 /// Begins the operation by which bindings end, and that waits for others that end already by other

@@ -6,7 +6,7 @@ use crate::operations::progress;
 use crate::records::{Tables, Txn};
 use crate::types::{
     BindingId, BindingRecord, DeviceRecord, DeviceState, EraseRule, EventKind, EventRecord,
-    FunctionAddress, NodeName, Phase, Role, SlotAddress,
+    FunctionAddress, NodeName, NodeRecord, Phase, Role, SlotAddress,
 };
 use proxy_core::control::{InventoryEntry, MappingEntry, SlotEntry};
 use std::collections::BTreeSet;
@@ -28,6 +28,7 @@ pub fn box_tables(
     if !txn.nodes().contains_key(name) {
         return BoxDiff::default();
     }
+    learn_life(txn, name, incarnation);
     let lent = owed::lent(txn, name);
     take_inventory(txn, name, inventory);
     owed::left(txn, rules, lent);
@@ -43,6 +44,15 @@ pub fn box_tables(
     }
     learn_unrecorded(txn, name, incarnation, table);
     diff
+}
+
+/// Which life this is, if that could not be written when it began.
+fn learn_life(txn: &mut Txn, name: &NodeName, incarnation: u32) {
+    if txn.last_life(name) != Some(incarnation)
+        && let Some(known) = txn.nodes().get(name).cloned()
+    {
+        txn.put_node(NodeRecord { incarnation: Some(incarnation), ..known });
+    }
 }
 
 /// As [`box_tables`], of a host.
@@ -245,7 +255,7 @@ fn learn_unrecorded(txn: &mut Txn, name: &NodeName, incarnation: u32, table: &[S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{NodeRecord, PciIdentity, SlotStatus};
+    use crate::types::{PciIdentity, SlotStatus};
     use proxy_core::control::{PathSet, SlotState};
     use tlp_codec::ids::SlotFunction;
 

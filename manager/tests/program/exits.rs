@@ -113,3 +113,27 @@ fn the_page_of_problems_is_the_programs_own() {
     assert!(one.contains("exit code 4") && one.contains("Release it first"), "{one}");
     assert_eq!(manager.cli(&["problems", "none-such"]).status.code(), Some(2));
 }
+
+/// Whoever collects its log reads JSON to the end.
+#[test]
+fn the_line_that_says_why_it_ended_is_json_where_its_log_is() {
+    let manager = Manager::start();
+    let output = manager.cli(&[
+        "serve",
+        "--log-format",
+        "json",
+        "--listen",
+        "127.0.0.1:0",
+        "--control",
+        "127.0.0.1:0",
+        "--store",
+        "/nowhere/store.redb",
+    ]);
+    assert_eq!(output.status.code(), Some(8));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let last = lines.last().unwrap();
+    assert_eq!(last["level"], "ERROR");
+    assert!(last["fields"]["message"].as_str().unwrap().contains("/nowhere/store.redb"), "{said}");
+}

@@ -28,6 +28,8 @@ pub fn run<C>(
     let status = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err((status, error)) => {
+            // Room for it, if somebody reads.
+            logs::flush();
             logs::say(&format!("{name}: {error}"));
             ExitCode::from(status)
         }

@@ -12,12 +12,13 @@ const LONGEST: Duration = Duration::from_millis(1);
 /// behind it for ever.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
-    /// When a frame was thrown away first, of those since one was sent.
+    /// When the frame that is next was thrown away first.
     since: Option<Instant>,
 }
 
 impl Patience {
-    /// A frame was sent.
+    /// Another frame is next: that one was sent, or is lost. A queue that stays full costs one frame in
+    /// so long a time, and not all that wait.
     pub(crate) fn renew(&mut self) {
         self.since = None;
     }

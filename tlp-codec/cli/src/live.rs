@@ -88,14 +88,12 @@ fn ask(agent: &ureq::Agent, args: &Live) -> anyhow::Result<Value> {
         )
     };
     let mut answer = request.call().with_context(unreachable)?;
-    let body = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
+    let body = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
     let body = body.with_context(|| {
-        format!(
-            "the answer of the manager at {server} did not come to its end; ask again, or with \
-             --node for less"
-        )
+        let less = if args.node.is_none() { ", or with --node for less" } else { "" };
+        format!("the answer of the manager at {server} did not come to its end; ask again{less}")
     })?;
-    let value: Value = serde_json::from_str(&body)
+    let value: Value = serde_json::from_slice(&body)
         .with_context(|| format!("{server} does not answer as a dxpu-manager does"))?;
     if !answer.status().is_success() {
         bail!("{}", value["detail"].as_str().unwrap_or("the manager says no without a reason"));

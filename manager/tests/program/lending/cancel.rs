@@ -158,6 +158,24 @@ fn a_release_that_takes_over_what_was_asked_cannot_be_called_back() {
     assert!(at_box.bound(1).is_some());
 }
 
+/// Nobody could ask: the host was away.
+#[test]
+fn a_release_that_takes_over_what_nobody_was_asked_is_called_back() {
+    let manager = Manager::with_timing(&[("operation_ms", 500)]);
+    let (at_host, at_box) = pair(&manager);
+    manager.text(&["allocate", "--host", "host1"]);
+    let _away = at_host.leave();
+    manager.wait_event("node-disconnected", "host1");
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    eventually("the end of its time", || {
+        (manager.get("/v1/operations/op-2")["state"] == "failed").then_some(())
+    });
+    manager.text(&["release", "alloc-1", "--no-wait"]);
+    assert_eq!(manager.json(&["cancel", "op-3"])["state"], "cancelled");
+    assert_eq!(manager.get("/v1/bindings")["items"][0]["desired"], "bound");
+    assert!(at_box.bound(1).is_some());
+}
+
 /// It took nothing itself: two others had begun all of it.
 #[test]
 fn a_release_by_force_that_others_go_on_with_cannot_be_called_back() {

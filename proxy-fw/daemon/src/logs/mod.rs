@@ -89,11 +89,14 @@ pub fn flush() -> bool {
 fn flush_at_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if matches!(LOG.get(), Some((_, LogFormat::Json))) {
-            say(&told(panic));
-            flush();
-        } else if flush() {
-            tell(panic);
+        if !flush() {
+            return;
+        }
+        match LOG.get() {
+            Some((_, LogFormat::Json)) => {
+                drop(writeln!(std::io::stderr(), "{}", json::error(&told(panic))));
+            }
+            _ => tell(panic),
         }
     }));
 }

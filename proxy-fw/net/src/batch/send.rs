@@ -186,7 +186,6 @@ impl SendBatch {
             counters.sent_frames += 1;
             counters.sent_bytes += (self.frame(at).len - self.header) as u64;
         }
-        self.patience.renew();
         // Nothing is wrong with the frames, then.
         if let Some(code) = self.suspected.take() {
             self.segments = false;
@@ -199,6 +198,7 @@ impl SendBatch {
     fn drop_first(&mut self, count: usize) {
         self.count -= count;
         self.alone = self.alone.saturating_sub(count);
+        self.patience.renew();
         // Where few wait, always the same slots are used, and stay in the cache.
         self.first = if self.count == 0 { 0 } else { self.index(count) };
     }

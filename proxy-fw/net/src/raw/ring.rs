@@ -179,6 +179,7 @@ impl Ring {
         self.shared.empty(self.first);
         self.lengths[self.first] = 0;
         counters.send_refused += 1;
+        self.patience.renew();
     }
 
     /// Everything that waits is lost: the interface is down.
@@ -190,6 +191,7 @@ impl Ring {
             counters.send_refused += u64::from(self.lengths[slot] > 0);
         }
         self.waiting = 0;
+        self.patience.renew();
     }
 
     /// One line for each new reason; the counter has the rest.

@@ -134,6 +134,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         cause: "request is poisoned",
         run: |world| {
+            world.config_write(UPSTREAM, COMMAND, 0x0047);
             let mut write = Repr::new(mem_write(DEVICE, 0x1000, &[1; 4]));
             write.poisoned = true;
             send(world, &write);
