@@ -212,6 +212,29 @@ fn a_step_has_what_the_cpu_does_before_its_first_call() {
     assert!(!shorter["remarks"].to_string().contains("no longer than"), "{shorter}");
 }
 
+#[test]
+fn the_profiler_cost_what_the_cpu_does_before_its_first_call_too() {
+    let folder = tempfile::tempdir().unwrap();
+    // Steps of 20 ms, 15 of them the CPU's: 2 less of them are 0.867 of the CPU's time.
+    for steps in [1, 3] {
+        let mut text = "start_ns,duration_ns,kind,stream,name,correlation,thread\n".to_owned();
+        for at in (0..steps).map(|step| step * 20_000_000_u64) {
+            text += &format!("{at},20000000,step,,s,,1\n");
+            let call = at + 15_000_000;
+            text += &format!("{call},4000,launch,,cuLaunchKernel,{call},1\n");
+            text += &format!("{},4900000,kernel,7,k,{call},1\n", call + 10_000);
+            text += &format!("{0},4910000,sync,7,cuStreamSynchronize,{0},1\n", call + 5_000);
+        }
+        let trace = write(folder.path(), "t.csv", &text);
+        let said = json(&[&trace, "--rtt", "6.8us", "--untraced", "18ms"]);
+        let left = said["untraced"]["cpu_left"].as_f64().unwrap();
+        assert!((left / 0.867 - 1.0).abs() < 0.01, "{steps}: {said}");
+        let step = said["trace"]["native_step_ns"].as_f64().unwrap();
+        assert!((step / 18e6 - 1.0).abs() < 0.01, "{steps}: {said}");
+        assert!(!said["remarks"].to_string().contains("is not the CPU's"), "{said}");
+    }
+}
+
 /// A CPU that is slow, as under a profiler: 30 us between kernels of 5 us.
 fn traced(folder: &Path) -> String {
     let mut text = "start_ns,duration_ns,kind,stream,name,correlation,thread\n".to_owned();

@@ -5,6 +5,8 @@
 //! taken to be what it waited for. What is then left of waiting is added to the constraint that came
 //! last, so that the graph explains the trace exactly.
 
+use std::collections::HashMap;
+
 use super::graph::{Between, Constraint, Graph, InGraph, Node, Point};
 use super::handover::Handovers;
 use super::queue::{Progress, Queue, launch_ranks};
@@ -114,7 +116,7 @@ struct Build<'t> {
     /// Of each call, the operation it asked for, where that is one.
     asked: Vec<Option<u32>>,
     /// Of each thread and stream of a device that it waited for as a whole: for which operation last.
-    drained: std::collections::HashMap<(u32, StreamId), u32>,
+    drained: HashMap<(u32, StreamId), u32>,
     without_call: usize,
 }
 
@@ -131,6 +133,7 @@ impl<'t> Build<'t> {
             order,
             first: vec![0],
             constraints: Vec::new(),
+            begun: HashMap::new(),
             in_graph,
             remarks: Vec::new(),
         };
@@ -147,7 +150,7 @@ impl<'t> Build<'t> {
             handovers: Handovers::new(trace),
             stream_waits: stream_waits(trace),
             asked,
-            drained: std::collections::HashMap::new(),
+            drained: HashMap::new(),
             without_call: 0,
         }
     }

@@ -1,5 +1,7 @@
 //! What each point in time of a trace waited for.
 
+use std::collections::HashMap;
+
 use crate::trace::Trace;
 
 /// What comes to pass at a point in time.
@@ -51,6 +53,8 @@ pub(super) enum Node {
 #[derive(Debug)]
 pub struct Graph<'t> {
     pub(super) trace: &'t Trace,
+    /// When calls come that wait for nothing, where that is not when they came in the trace.
+    pub(super) begun: HashMap<u32, u64>,
     /// In an order in which each comes after all that it waits for.
     pub(super) order: Vec<Node>,
     /// Where each node's constraints begin, and the end of the last one's.
@@ -98,6 +102,15 @@ impl<'t> Graph<'t> {
             Node::CallEnd(index) => self.native(Point::CallEnd, index),
             Node::Operation(index) => self.native(Point::Start, index),
         }
+    }
+
+    /// When a node comes that waits for nothing.
+    pub(super) fn unexplained_node(&self, node: Node) -> u64 {
+        let begun = match node {
+            Node::CallStart(index) => self.begun.get(&index).copied(),
+            Node::CallEnd(_) | Node::Operation(_) => None,
+        };
+        begun.unwrap_or_else(|| self.native_node(node))
     }
 
     /// How much earlier than it was a point could have been in the trace, as far as this constraint

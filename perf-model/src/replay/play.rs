@@ -194,7 +194,7 @@ impl Played<'_> {
         if let (Node::CallEnd(at), false) = (node, self.putting.is_empty()) {
             due.0 = due.0.saturating_add(self.putting[at as usize]);
         }
-        if due.1 == NONE { (graph.native_node(node), NONE) } else { due }
+        if due.1 == NONE { (graph.unexplained_node(node), NONE) } else { due }
     }
 
     /// What each call takes longer if each delay of what it asked for costs the CPU so much. Calls

@@ -4,11 +4,13 @@
 //! its CPU: its trace hides behind the CPU what the program itself would not hide. How much longer the
 //! trace does not say; the time that the program takes without the profiler does.
 
+use std::collections::HashMap;
+
 use perf_core::{Fabric, Nanos, Proxies, Settings};
 
 use super::graph::{Constraint, Graph, Node, Point};
 use super::play::Scenario;
-use crate::trace::{Step, Trace};
+use crate::trace::{Step, ThreadId, Trace};
 
 /// The CPU's time is cut by so many of [`PARTS`] at most: something of it is the program's own.
 const MOST: u64 = PARTS / 10 * 9;
@@ -28,6 +30,20 @@ pub struct Untraced {
     /// The part of the CPU's time that is left, from 0.1 to 1.
     pub left: f64,
     constraints: Vec<Constraint>,
+}
+
+/// What a thread does before its first call: no call that it waits for says how long that takes.
+#[derive(Clone, Copy, Debug)]
+struct Lead {
+    /// When its first step begins.
+    from: u64,
+    /// Its first call.
+    call: u32,
+}
+
+/// So many of [`PARTS`] of a time.
+fn part(time: u64, parts: u64) -> u64 {
+    (u128::from(time) * u128::from(parts) / u128::from(PARTS)) as u64
 }
 
 impl Graph<'_> {
@@ -55,7 +71,10 @@ impl Graph<'_> {
 
     /// The trace with the CPU's time cut by so many of [`PARTS`].
     fn without(&self, parts: u64) -> Untraced {
-        let shorter = self.with(self.trace, self.cut(parts));
+        let leads = self.leads();
+        let cut = |lead: &Lead, time: u64| time - part(time - lead.from, parts);
+        let starts = leads.values().map(|lead| (lead.call, cut(lead, self.start_of(lead.call))));
+        let shorter = Graph { begun: starts.collect(), ..self.with(self.trace, self.cut(parts)) };
         let played = shorter.play(&Scenario::of(Settings::of(Fabric::NATIVE), Proxies::Each));
         let mut trace = self.trace.clone();
         for (call, times) in trace.calls.iter_mut().zip(&played.calls) {
@@ -67,8 +86,12 @@ impl Graph<'_> {
         let of_thread = self.trace.calls_of_steps();
         for step in &mut trace.steps {
             let calls = &of_thread[&step.thread];
-            let start = played.time_in_thread(calls, step.start);
-            let end = played.time_in_thread(calls, step.end());
+            let lead = leads.get(&step.thread);
+            let came = |time| match lead {
+                Some(lead) if time < self.start_of(lead.call) => cut(lead, time),
+                _ => played.time_in_thread(calls, time),
+            };
+            let (start, end) = (came(step.start), came(step.end()));
             *step = Step { start, duration: end.saturating_sub(start), ..*step };
         }
         drop(played);
@@ -84,11 +107,31 @@ impl Graph<'_> {
         Untraced { trace, left, constraints }
     }
 
+    /// What each thread does in its steps before its first call, where that call waits for nothing.
+    fn leads(&self) -> HashMap<ThreadId, Lead> {
+        let mut begins: HashMap<ThreadId, u64> = HashMap::new();
+        for step in &self.trace.steps {
+            let from = begins.entry(step.thread).or_insert(step.start);
+            *from = step.start.min(*from);
+        }
+        let lead = |(place, node): (usize, &Node)| {
+            let Node::CallStart(call) = *node else { return None };
+            let waits = self.first[place] < self.first[place + 1];
+            let thread = self.trace.calls[call as usize].thread;
+            let from = *begins.get(&thread)?;
+            (!waits && from < self.start_of(call)).then_some((thread, Lead { from, call }))
+        };
+        self.order.iter().enumerate().filter_map(lead).collect()
+    }
+
+    fn start_of(&self, call: u32) -> u64 {
+        self.trace.calls[call as usize].start
+    }
+
     /// The constraints with less of the CPU's time in them: calls' own, that between a thread's calls,
     /// and what of the time until an operation begins is its call's.
     fn cut(&self, parts: u64) -> Vec<Constraint> {
-        let cut =
-            |time: i64| (i128::from(time.max(0)) * i128::from(parts) / i128::from(PARTS)) as i64;
+        let cut = |time: i64| part(time.max(0).unsigned_abs(), parts).cast_signed();
         let call = |call: u32| self.trace.calls[call as usize].duration.cast_signed();
         let mut constraints = self.constraints.clone();
         for (place, node) in self.order.iter().enumerate() {
@@ -121,6 +164,7 @@ impl Graph<'_> {
     fn with<'t>(&self, trace: &'t Trace, constraints: Vec<Constraint>) -> Graph<'t> {
         Graph {
             trace,
+            begun: HashMap::new(),
             order: self.order.clone(),
             first: self.first.clone(),
             constraints,
