@@ -40,6 +40,8 @@ pub(crate) enum After {
     Wait(waits::Wait),
     /// The CPU asked whether something has ended.
     Query(waits::Asked),
+    /// A context was destroyed, or has a user less.
+    ContextEnds,
     /// A device's primary context was released or reset.
     PrimaryEnds { device: i32 },
     /// A stream begins to be captured.
@@ -212,9 +214,10 @@ pub(crate) fn end(session: &Session, after: &After, result: Result32) {
         After::Delayed { ref work, delays, time } => {
             graphs::launched(session, work, delays, time, result);
         }
-        After::Memory(asked) => session.ranges.given(session, asked, result),
+        After::Memory(asked) => session.ranges.given(asked, result),
         After::Wait(wait) => waits::end(session, wait, result),
         After::Query(asked) => waits::answered(session, asked, result),
+        After::ContextEnds => session.ranges.context_ended(&session.driver),
         After::PrimaryEnds { device } => delay::gpu::primary_ended(session, device),
         After::CaptureBegin(stream) => captures::begun(session, stream, result),
         After::CaptureEnd(stream) => captures::ended(session, stream, result),

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use perf_core::{Kind, Nanos};
 
 use crate::arch::Frame;
-use crate::driver::{Result32, SUCCESS, Stream};
+use crate::driver::{Driver, Result32, SUCCESS, Stream};
 use crate::session::Session;
 use crate::table::{Class, Hook, Role};
 use crate::work::number;
@@ -30,8 +30,6 @@ const PARAMETERS: usize = 64;
 struct Range {
     start: u64,
     bytes: u64,
-    /// The context that it goes with, or 0.
-    context: usize,
     managed: bool,
     /// Managed memory that is on the host.
     home: Parts,
@@ -124,7 +122,7 @@ impl Ranges {
     }
 
     /// After the driver gave a range.
-    pub(crate) fn given(&self, session: &Session, asked: Asked, result: Result32) {
+    pub(crate) fn given(&self, asked: Asked, result: Result32) {
         if result != SUCCESS || asked.bytes == 0 {
             return;
         }
@@ -138,11 +136,7 @@ impl Ranges {
         if asked.managed {
             home.add(start, start.saturating_add(asked.bytes));
         }
-        let context = session.driver.current_context().map_or(0, real::address);
-        if context != 0 {
-            session.devices.note(&session.driver, context);
-        }
-        let range = Range { start, bytes: asked.bytes, context, managed: asked.managed, home };
+        let range = Range { start, bytes: asked.bytes, managed: asked.managed, home };
         self.with(|ranges| {
             ranges.retain(|other| other.start != start);
             if ranges.len() < RANGES {
@@ -158,11 +152,11 @@ impl Ranges {
         }
     }
 
-    /// A context goes, and its memory with it: what is allocated at its addresses later is other
-    /// memory.
-    pub(crate) fn forget(&self, context: usize) {
+    /// A context may have gone, and its memory with it: what is allocated at its addresses later is
+    /// other memory. Which memory that was the driver knows, and whether the context had other users.
+    pub(crate) fn context_ended(&self, driver: &Driver) {
         if !self.is_empty() {
-            self.with(|ranges| ranges.retain(|range| range.context != context));
+            self.with(|ranges| ranges.retain(|range| driver.memory_type(range.start).is_some()));
         }
     }
 

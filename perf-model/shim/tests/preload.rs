@@ -825,10 +825,18 @@ fn a_prefetch_that_the_driver_refuses_moves_nothing() {
 #[test]
 fn memory_goes_with_its_context() {
     let settings = "rtt=6800,measure=0,off=kernel+doorbell";
-    let under = run(Before::Shim, settings, &["client", "context memory"]);
-    let ledger = under.ledger();
-    assert_eq!(ledger.row(Kind::Kernel).calls, 2);
-    assert_eq!([Kind::Managed, Kind::Mapped].map(|kind| ledger.row(kind).delays), [0, 0]);
+    // Not with the device's primary one, nor with one that the driver keeps.
+    for (what, variables, delays) in [
+        ("context memory", &[][..], 0),
+        ("context memory", &[("NO_DESTROY", "1")][..], 1),
+        ("primary memory", &[][..], 1),
+    ] {
+        let under = run_with(Before::Shim, settings, &["client", what], variables);
+        let ledger = under.ledger();
+        assert_eq!(ledger.row(Kind::Kernel).calls, 2);
+        let of = |kind| ledger.row(kind).delays;
+        assert_eq!([of(Kind::Managed), of(Kind::Mapped)], [delays; 2], "{what}: {variables:?}");
+    }
 }
 
 #[test]

@@ -267,7 +267,7 @@ pub(crate) fn context_ends(session: &Session, hook: &Hook, frame: &Frame) -> Aft
     session.pushes.forget();
     if hook.position(Role::Context).is_some() {
         forget(session, number(hook, frame, Role::Context) as usize);
-        return After::Nothing;
+        return After::ContextEnds;
     }
     // A device's primary context: which one it is the driver does not say once it is gone.
     After::PrimaryEnds { device: number(hook, frame, Role::Device) as i32 }
@@ -282,6 +282,7 @@ pub(crate) fn primary_ended(session: &Session, device: i32) {
     for context in session.devices.of(device) {
         forget(session, context);
     }
+    session.ranges.context_ended(&session.driver);
 }
 
 fn forget(session: &Session, context: usize) {
@@ -289,6 +290,5 @@ fn forget(session: &Session, context: usize) {
     session.contexts.forget(context);
     session.captures.forget(context);
     session.waits.forget(context);
-    session.ranges.forget(context);
     session.sampler.forget(context);
 }

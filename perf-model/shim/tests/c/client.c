@@ -180,13 +180,14 @@ int main(int count, char **arguments) {
         size_t first = 0;
         discard(&managed, &whole, (size_t)1, location, &first, (size_t)1, (word)0, (word)5);
         GIVEN(managed);
-    } else if (!strcmp(what, "context memory")) {
+    } else if (!strcmp(what, "context memory") || !strcmp(what, "primary memory")) {
         word managed = 0, mapped = 0, there = 0;
         unsigned number = 1;
         void *with[2] = {&number, &there};
         find("cuMemAllocManaged")(&managed, (word)(1 << 20), 1);
         find("cuMemHostAlloc")(&mapped, (word)4096, 2);
-        find("cuCtxDestroy_v2")((word)0xc0);
+        if (!strcmp(what, "context memory")) find("cuCtxDestroy_v2")((word)0xc0);
+        else find("cuDevicePrimaryCtxRelease_v2")(0);
         GIVEN(managed);
         GIVEN(mapped);
     } else if (!strcmp(what, "memory")) {

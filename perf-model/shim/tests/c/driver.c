@@ -124,7 +124,18 @@ int cuLaunchHostFunc(word stream, void (*f)(void *), void *data) { say("cuLaunch
 int cuCtxGetCurrent(word *out) { *out = context; return 0; }
 void testContext(word other) { context = other; }
 int cuCtxSynchronize(void) { say("cuCtxSynchronize", "-", context); return 0; }
-int cuCtxDestroy_v2(word old) { say("cuCtxDestroy_v2", "-", old); return 0; }
+// The memory of context 0xc0 goes with it.
+static int gone;
+int cuCtxDestroy_v2(word old) {
+    say("cuCtxDestroy_v2", "-", old);
+    if (getenv("NO_DESTROY")) return 201;
+    gone |= old == 0xc0;
+    return 0;
+}
+// Its device's primary context is another one, and has no other users.
+int cuCtxGetDevice(int *out) { *out = 0; return 0; }
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { *flags = *active = 0; return device; }
+int cuDevicePrimaryCtxRelease_v2(int device) { say("cuDevicePrimaryCtxRelease_v2", "-", device); return 0; }
 int cuStreamGetCtx(word stream, word *out) { (void)stream; *out = context; return 0; }
 int cuModuleLoadData(word *out, const char *image) {
     asks("cuModuleLoadData");
@@ -137,6 +148,8 @@ int cuPointerGetAttribute(void *out, int attribute, word address) {
     char *at = (char *)address;
     if (attribute == 10) { *(char *)out = !getenv("POOL"); return 0; }
     if (attribute != 2) return 1;
+    if (gone) return 1;
+    if (address == 0x700000) { *(int *)out = 3; return 0; }
     if (at >= pinned && at < pinned + BYTES) { *(int *)out = 1; return 0; }
     if (at >= device && at < device + BYTES) { *(int *)out = 2; return 0; }
     return 1;
