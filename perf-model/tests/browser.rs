@@ -94,7 +94,7 @@ fn report() -> Report {
                 put: 40_100,
                 putting: Nanos(120_300_000),
             },
-            pushed: 0,
+            pushed: Row::default(),
             pageable: 0,
             notes: Vec::new(),
         }],

@@ -68,11 +68,15 @@ pub enum Fact {
     /// Delays that the CPU put into streams. Those of a graph's nodes are in the graph, which is
     /// launched with all of them.
     PutDelays,
+    /// Copies that were pushed.
+    PushedCopies,
+    /// The time that was added to those, ns.
+    PushedNanos,
 }
 
 impl Fact {
     /// Every fact, in the order of the words.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Pid,
         Self::FirstCall,
         Self::LastCall,
@@ -91,6 +95,8 @@ impl Fact {
         Self::RangeBegun,
         Self::Ranges,
         Self::PutDelays,
+        Self::PushedCopies,
+        Self::PushedNanos,
     ];
 }
 

@@ -709,6 +709,9 @@ fn copies_are_pushed_through_a_dma_buf_or_gdrcopy() {
         assert_eq!(counts.get("unpinned").copied().unwrap_or(0), unpinned);
         let ledger = under.ledger();
         assert_eq!(ledger.fact(Fact::PushedBytes), 3 * 4096 + 5000);
+        assert_eq!(ledger.fact(Fact::PushedCopies), 4);
+        let added = ledger.fact(Fact::PushedNanos);
+        assert!(0 < added && added < ledger.row(Kind::HostToDevice).added);
         assert_eq!(ledger.row(Kind::HostToDevice).calls, 8);
         // The two that the driver did wait; of those that were pushed the first, for its stream.
         assert_eq!(ledger.row(Kind::Synchronise).delays, 3);

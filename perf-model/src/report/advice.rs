@@ -1,6 +1,6 @@
 //! What to change, with the numbers behind it.
 
-use perf_core::{Fabric, Kind, Nanos, SHORT, Settings};
+use perf_core::{Fabric, Kind, Nanos, Row, SHORT, Settings};
 
 use super::{Report, percent};
 use crate::quantity::show_bytes;
@@ -63,28 +63,29 @@ fn kernels(report: &Report) -> Option<Advice> {
     })
 }
 
-/// What `row`'s bytes cost beyond a round trip for each copy.
-fn split(report: &Report) -> (Nanos, Nanos) {
-    let row = report.row(Kind::HostToDevice);
-    let latency = report.settings.extra(Kind::HostToDevice, 1).0.saturating_mul(row.delays);
-    let latency = Nanos(latency.min(row.added));
-    (latency, Nanos(row.added).saturating_sub(latency))
+/// What of the copies to the GPU are its reads: the CPU pushed the others, which wait for no round trip.
+fn reads(report: &Report) -> Row {
+    let all = report.row(Kind::HostToDevice);
+    report.processes.iter().map(|process| process.pushed).fold(all, |left, pushed| Row {
+        calls: left.calls.saturating_sub(pushed.calls),
+        operations: left.operations.saturating_sub(pushed.operations),
+        bytes: left.bytes.saturating_sub(pushed.bytes),
+        delays: left.delays.saturating_sub(pushed.delays),
+        added: left.added.saturating_sub(pushed.added),
+    })
 }
 
-/// What of the bytes to the GPU goes as its reads: the others the CPU pushed.
-fn read_bytes(report: &Report) -> u64 {
-    let pushed: u64 = report.processes.iter().map(|process| process.pushed).sum();
-    report.row(Kind::HostToDevice).bytes.saturating_sub(pushed)
+/// What reads' round trips cost, and what their bytes cost beyond them.
+fn split(report: &Report, reads: &Row) -> (Nanos, Nanos) {
+    let latency = report.settings.extra(Kind::HostToDevice, 1).0.saturating_mul(reads.delays);
+    let latency = Nanos(latency.min(reads.added));
+    (latency, Nanos(reads.added).saturating_sub(latency))
 }
 
 fn copies_small(report: &Report) -> Option<Advice> {
-    let row = report.row(Kind::HostToDevice);
-    // Copies that are pushed wait for no round trip.
-    if read_bytes(report) == 0 {
-        return None;
-    }
-    let (latency, _) = split(report);
-    let mean = row.bytes.checked_div(row.operations)?;
+    let reads = reads(report);
+    let (latency, _) = split(report, &reads);
+    let mean = reads.bytes.checked_div(reads.operations)?;
     (latency.0 > 0).then(|| Advice {
         saves: latency,
         what: "Copy to the GPU less often: keep parameters and constants there, gather small \
@@ -92,7 +93,7 @@ fn copies_small(report: &Report) -> Option<Advice> {
             .to_owned(),
         because: format!(
             "{} copies to the GPU of {} on average; each waits for a round trip, {}",
-            row.operations,
+            reads.operations,
             show_bytes(mean),
             report.settings.extra(Kind::HostToDevice, 1),
         ),
@@ -101,8 +102,9 @@ fn copies_small(report: &Report) -> Option<Advice> {
 
 fn copies_large(report: &Report) -> Option<Advice> {
     let fabric = report.settings.fabric;
-    let bytes = read_bytes(report);
-    let (_, slower) = split(report);
+    let reads = reads(report);
+    let bytes = reads.bytes;
+    let (_, slower) = split(report, &reads);
     if slower.0 == 0 || bytes == 0 || fabric.push.is_some() {
         return None;
     }

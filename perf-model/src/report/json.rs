@@ -80,7 +80,7 @@ fn process(process: &Process) -> Value {
         "delays_lost": process.delays.lost,
         "putting_ns": process.delays.putting.0,
         "kernels_unmeasured": process.unmeasured,
-        "pushed_bytes": process.pushed,
+        "pushed_bytes": process.pushed.bytes,
         "pageable_bytes": process.pageable,
         "notes": process.notes,
     })

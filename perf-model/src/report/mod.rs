@@ -66,8 +66,8 @@ pub struct Process {
     pub calls: u64,
     /// Delays on the GPU's timeline, spent by the CPU, and left out.
     pub delays: Delays,
-    /// Bytes that were pushed.
-    pub pushed: u64,
+    /// What was pushed of the copies to the GPU.
+    pub pushed: Row,
     /// Bytes of copies that held up a call because their host memory is not pinned.
     pub pageable: u64,
     /// What a person should know of it.
@@ -297,7 +297,13 @@ impl Process {
                 put: ledger.fact(Fact::PutDelays),
                 putting: Nanos(ledger.fact(Fact::PuttingNanos)),
             },
-            pushed: ledger.fact(Fact::PushedBytes),
+            pushed: Row {
+                calls: ledger.fact(Fact::PushedCopies),
+                operations: ledger.fact(Fact::PushedCopies),
+                bytes: ledger.fact(Fact::PushedBytes),
+                delays: ledger.fact(Fact::PushedCopies),
+                added: ledger.fact(Fact::PushedNanos),
+            },
             pageable: ledger.fact(Fact::PageableBytes),
             notes,
         }

@@ -166,11 +166,42 @@ fn copies_that_were_pushed_are_not_advised_to_be() {
     let asks = |report: &Report, what| advise(report).iter().any(|it| it.what.contains(what));
     assert!(asks(&report, "--push-copies"));
     // A tenth is left to the GPU's reads, and then nothing.
-    report.processes[1].pushed = 900_000_000;
+    let all = report.row(Kind::HostToDevice);
+    let part = |tenths| Row {
+        calls: all.calls * tenths / 10,
+        operations: all.operations * tenths / 10,
+        bytes: all.bytes * tenths / 10,
+        delays: all.delays * tenths / 10,
+        added: all.added * tenths / 10,
+    };
+    report.processes[1].pushed = part(9);
     let left = advise(&report).into_iter().find(|it| it.what.contains("--push-copies")).unwrap();
     assert!(left.because.contains("100.0 MB go to the GPU as its reads"), "{left:?}");
-    report.processes[1].pushed = 1_000_000_000;
+    report.processes[1].pushed = part(10);
     assert!(!asks(&report, "--push-copies") && !asks(&report, "less often"));
+}
+
+#[test]
+fn a_copy_that_was_pushed_waits_for_no_round_trip() {
+    let mut report = report();
+    // Ten thousand copies to the GPU, of which it read few.
+    let trip = report.settings.extra(Kind::HostToDevice, 1).0;
+    let row = |copies, trip| Row {
+        calls: copies,
+        operations: copies,
+        bytes: copies * 4_000,
+        delays: copies,
+        added: copies * trip,
+    };
+    let pushed = row(9_000, trip / 2);
+    let reads = row(1_000, trip);
+    let all = &mut report.processes[1].rows[Kind::HostToDevice.number()];
+    *all = Row { added: pushed.added + reads.added, ..row(10_000, 0) };
+    report.processes[1].pushed = pushed;
+    let advice = advise(&report);
+    let small = advice.iter().find(|it| it.what.contains("less often")).unwrap();
+    assert!(small.because.starts_with("1000 copies to the GPU of 4000 B"), "{small:?}");
+    assert_eq!(small.saves.0, reads.added);
 }
 
 #[test]

@@ -56,8 +56,8 @@ impl Report {
             if delays.lost > 0 {
                 writeln!(out, "    delays that had no place and were left out: {}", delays.lost)?;
             }
-            if process.pushed > 0 {
-                writeln!(out, "    {} pushed by the CPU", show_bytes(process.pushed))?;
+            if process.pushed.bytes > 0 {
+                writeln!(out, "    {} pushed by the CPU", show_bytes(process.pushed.bytes))?;
             }
             for note in &process.notes {
                 writeln!(out, "    {note}")?;

@@ -97,6 +97,7 @@ pub(crate) fn push(session: &Session, hook: &Hook, frame: &Frame) -> bool {
 /// What a pushed copy costs, and that it was.
 fn count(session: &Session, bytes: u64) {
     session.ledger.did(Kind::HostToDevice, 1, bytes);
+    session.ledger.add(Fact::PushedCopies, 1);
     session.ledger.add(Fact::PushedBytes, bytes);
     if session.settings.off.has(Kind::HostToDevice) {
         return;
@@ -104,6 +105,7 @@ fn count(session: &Session, bytes: u64) {
     let fabric = session.settings.fabric;
     let push = Some(fabric.push.unwrap_or(Fabric::DXPU_PUSH));
     let extra = Fabric { push, ..fabric }.htod_extra(bytes);
+    session.ledger.add(Fact::PushedNanos, extra.0);
     delay::on_cpu(session, Kind::HostToDevice, extra);
 }
 
