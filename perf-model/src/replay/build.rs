@@ -9,10 +9,11 @@ use std::collections::HashMap;
 
 use super::graph::{Between, Constraint, Graph, InGraph, Node, Point};
 use super::handover::Handovers;
+use super::play::holds_up_its_call;
 use super::queue::{Progress, Queue, launch_ranks};
 use super::typical::{Typical, difference};
 use crate::trace::{
-    Call, CallId, CallKind, Direction, Memory, OperationKind, Scope, StreamId, Target, Trace,
+    Call, CallId, CallKind, Direction, OperationKind, Scope, StreamId, Target, Trace,
 };
 
 /// A call for a launch that takes so long, in nanoseconds, waited for room in the queue.
@@ -217,18 +218,14 @@ impl<'t> Build<'t> {
     fn waits_of(&mut self, at: u32, call: &Call, node: Node) -> Option<u64> {
         match call.kind {
             CallKind::Synchronise(scope) => self.synchronises(at, call, scope, node),
-            CallKind::IssueAndWait => self.waits_for_own(at, call, node),
-            CallKind::Issue | CallKind::IssueGraph => {
-                let pageable = self.asked[at as usize].is_some_and(|asked| {
-                    matches!(
-                        self.trace.operations[asked as usize].kind,
-                        OperationKind::Copy(_, Memory::Pageable)
-                    )
+            CallKind::Issue | CallKind::IssueGraph | CallKind::IssueAndWait => {
+                let holds_up = self.asked[at as usize].is_some_and(|asked| {
+                    holds_up_its_call(&self.trace.operations[asked as usize], call.kind)
                 });
-                if pageable {
-                    self.waits_for_own(at, call, node)
-                } else {
-                    self.queues_up(at, call, node)
+                match call.kind {
+                    _ if holds_up => self.waits_for_own(at, call, node),
+                    CallKind::IssueAndWait => self.waits_for_turn(at, call, node),
+                    _ => self.queues_up(at, call, node),
                 }
             }
             CallKind::StreamWait | CallKind::Other => None,
@@ -244,6 +241,17 @@ impl<'t> Build<'t> {
         let own = self.asked[at as usize].filter(|own| self.begun[*own as usize])?;
         let end = self.graph.native(Point::End, own);
         (end <= call.end() + ROUNDING).then(|| self.seen(node, own, i64::MAX))
+    }
+
+    /// What is in the driver's buffer when the call returns waited for what was in the stream before
+    /// it, and not for its own end.
+    fn waits_for_turn(&mut self, at: u32, call: &Call, node: Node) -> Option<u64> {
+        let own = self.asked[at as usize].filter(|own| self.begun[*own as usize])?;
+        let start = self.graph.native(Point::Start, own);
+        (start <= call.end() + ROUNDING).then(|| {
+            self.add(node, Point::Start, own, i64::MAX, Between::Nothing);
+            start
+        })
     }
 
     /// A launch that took long waited for the device; any other one would, with a full queue.

@@ -154,9 +154,9 @@ fn over_fabric(kind: OperationKind, settings: &Settings) -> Option<usize> {
     (!settings.off.has(kind)).then_some(way)
 }
 
-/// Whether the shim's delay of an operation is its call's own time: it returns when the operation has
-/// ended.
-fn holds_up_its_call(operation: &Operation, call: CallKind) -> bool {
+/// Whether an operation's call returns when the operation has ended. The shim's delay of it is the
+/// call's own time then.
+pub(super) fn holds_up_its_call(operation: &Operation, call: CallKind) -> bool {
     match operation.kind {
         // Small ones from pageable memory are in the driver's buffer when the call returns.
         OperationKind::Copy(Direction::HostToDevice, memory)

@@ -173,7 +173,8 @@ pub enum Direction {
 pub enum Memory {
     /// Page-locked, or the file does not say.
     Pinned,
-    /// Pageable: the driver stages it, and the call returns when it is done with it.
+    /// Pageable: the driver stages it, and the call returns when the copy has ended; one of at most
+    /// [`perf_core::STAGED_AT_ONCE`] bytes to the device is staged when the call returns.
     Pageable,
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use perf_core::{Kind, Settings};
+use perf_core::{Kind, STAGED_AT_ONCE, Settings};
 
 /// What a thread of a program does next.
 #[derive(Clone, Copy, Debug)]
@@ -271,10 +271,12 @@ impl<'s> Machine<'s> {
         let (time, extra) = (rate.time(bytes).0 + 1_000, self.extra(kind, bytes));
         let call = self.clock;
         let (start, end) = self.put(stream, call, time, extra, Some(way));
-        let (took, memory) = if pageable {
-            (end + self.extra(Kind::Synchronise, 0) + WAKE - call, "pageable")
+        let memory = if pageable { "pageable" } else { "pinned" };
+        // Small ones to the device are in the driver's buffer when the call returns.
+        let took = if pageable && (way == 1 || bytes > STAGED_AT_ONCE) {
+            end + self.extra(Kind::Synchronise, 0) + WAKE - call
         } else {
-            (self.call_time(self.correlation), "pinned")
+            self.call_time(self.correlation)
         };
         self.call(took, thread, "call,,,cuMemcpyAsync,#,@,,,");
         let correlation = self.correlation;

@@ -224,6 +224,41 @@ fn only_calls_that_put_delays_into_streams_cost_the_shims_launches() {
 }
 
 #[test]
+fn a_copy_that_is_staged_at_once_holds_up_its_call_no_more_than_a_pinned_one() {
+    // Its end comes before the call returns, which has nothing to do with it.
+    let played = |memory: &str, bytes: u64, putting| {
+        let mut text =
+            "start_ns,duration_ns,kind,stream,bytes,name,correlation,thread,memory\n".to_owned();
+        for call in 0..200 {
+            let start = call * 20_000;
+            text += &format!("{start},10000,call,,,cuMemcpyHtoDAsync,{},1,\n", call + 1);
+            text += &format!("{},3000,htod,7,{bytes},c,{},,{memory}\n", start + 5_000, call + 1);
+        }
+        let trace = read(&text);
+        let scenario = Scenario { putting: Nanos(putting), ..scenario(settings(6_800)) };
+        Graph::of(&trace).play(&scenario).length_ns()
+    };
+    for putting in [0, 3_500] {
+        let [pageable, pinned] = ["pageable", "pinned"].map(|it| played(it, 4_096, putting));
+        assert_eq!(pageable, pinned, "{putting}");
+        let [pageable, pinned] = ["pageable", "pinned"].map(|it| played(it, 65_537, putting));
+        assert!(pageable > pinned, "{putting}");
+    }
+}
+
+#[test]
+fn a_synchronous_copy_that_is_staged_waits_for_its_turn() {
+    // A kernel of 50 us, then a copy from pageable memory, whose call waits for the kernel.
+    let text = "start_ns,duration_ns,kind,stream,bytes,name,correlation,thread,memory\n\
+                0,3000,launch,,,cuLaunchKernel,1,1,\n6000,50000,kernel,7,,k,1,,\n\
+                4000,60000,call,,,cuMemcpyHtoD,2,1,\n57000,3000,htod,7,4096,c,2,,pageable\n";
+    let trace = read(text);
+    let graph = Graph::of(&trace);
+    let played = graph.play(&scenario(settings(6_800)));
+    assert_eq!(played.calls[1].end - trace.calls[1].end(), 5_600);
+}
+
+#[test]
 fn a_graph_that_ends_with_a_copy_between_gpus_costs_its_launch() {
     let text = "start_ns,duration_ns,kind,stream,name,correlation,thread,bytes\n\
                 0,3000,launch,,cuGraphLaunch,1,1,\n\
