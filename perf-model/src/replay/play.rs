@@ -293,7 +293,7 @@ impl Played<'_> {
         }
     }
 
-    /// When the last call or operation ended, in nanoseconds since the first began.
+    /// When the last call or operation ended, in nanoseconds since the trace began.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
         let ends = self.calls.iter().chain(&self.operations).map(|times| times.end);

@@ -1,5 +1,5 @@
 //! What readers find, put together: names and IDs entered once, operations joined with the calls
-//! that asked for them, times counted from the first event.
+//! that asked for them, times counted from the trace's begin.
 
 use std::collections::HashMap;
 

@@ -56,7 +56,8 @@ pub(super) const MOST_BYTES: u64 = 1 << 50;
 
 /// What one or several GPUs did, and the calls of CPU threads that asked for it.
 ///
-/// All times are nanoseconds since the first event of the trace.
+/// All times are nanoseconds since the trace began: with its first call or operation, or with a step that
+/// began before that.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// Processes, by the IDs that the file gives them.
@@ -78,7 +79,7 @@ pub struct Trace {
     pub steps: Vec<Step>,
     /// The names.
     pub names: Names,
-    /// When the first event was, in nanoseconds of the file's own clock.
+    /// When the trace began, in nanoseconds of the file's own clock.
     pub origin_ns: i64,
     /// What was not taken as it is in the file.
     pub notes: Notes,
@@ -133,7 +134,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// When it was done, in nanoseconds since the trace's first event.
+    /// When it was done, in nanoseconds since the trace began.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start + self.duration
@@ -196,7 +197,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// When it returned, in nanoseconds since the trace's first event.
+    /// When it returned, in nanoseconds since the trace began.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start + self.duration
@@ -248,7 +249,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// When it ended, in nanoseconds since the trace's first event.
+    /// When it ended, in nanoseconds since the trace began.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.duration)
@@ -265,7 +266,7 @@ pub struct Notes {
 }
 
 impl Trace {
-    /// When the last call or operation ended, in nanoseconds since the first began.
+    /// When the last call or operation ended, in nanoseconds since the trace began.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
         let operations = self.operations.iter().map(Operation::end).max();
