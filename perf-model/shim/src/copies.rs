@@ -176,8 +176,9 @@ impl Moves {
         let kind = copy.kind(session);
         let extra = session.extra(kind, copy.bytes);
         self.add(kind, copy.bytes, extra);
-        // A wait costs what it does whether or not the copy costs more.
-        let costs = extra != Nanos::ZERO || session.extra(Kind::Synchronise, 0) != Nanos::ZERO;
+        // A wait costs what it does whether or not the copy costs more. For no bytes there is none.
+        let costs = copy.bytes > 0
+            && (extra != Nanos::ZERO || session.extra(Kind::Synchronise, 0) != Nanos::ZERO);
         if !costs || self.waits {
             return;
         }
@@ -199,7 +200,8 @@ impl Moves {
             Kind::HostToDevice | Kind::DeviceToHost => synchronous || is_pageable,
             _ => false,
         };
-        if is_pageable && self.waits {
+        // Pinned, one that costs no more would save nothing.
+        if is_pageable && self.waits && extra != Nanos::ZERO {
             session.ledger.add(Fact::PageableBytes, copy.bytes);
         }
     }

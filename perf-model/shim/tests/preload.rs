@@ -302,6 +302,24 @@ fn a_copy_that_costs_nothing_more_is_waited_for_as_before() {
 }
 
 #[test]
+fn a_copy_of_nothing_is_not_waited_for() {
+    let under = run(Before::Shim, SETTINGS, &["client", "empty"]);
+    let ledger = under.ledger();
+    assert_eq!(ledger.row(Kind::DeviceToHost).calls, 2);
+    assert_eq!(ledger.row(Kind::Synchronise).delays, 0);
+}
+
+#[test]
+fn pageable_copies_that_cost_nothing_more_are_not_told_of() {
+    let bytes = |off: &str| {
+        let settings = format!("{SETTINGS},{off}");
+        run(Before::Shim, &settings, &["client", "all"]).ledger().fact(Fact::PageableBytes)
+    };
+    assert_eq!(bytes("off=memset"), (1 << 20) + 8);
+    assert_eq!(bytes("off=htod"), 8);
+}
+
+#[test]
 fn a_range_that_is_open_at_the_end_counts_until_the_last_call() {
     for settings in ["rtt=1200", "rtt=6800", "rtt=6800,off=htod+sync"] {
         let settings = format!("{settings},measure=0,range=profiler");

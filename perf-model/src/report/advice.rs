@@ -131,8 +131,11 @@ fn copies_large(report: &Report) -> Option<Advice> {
 fn pageable(report: &Report) -> Option<Advice> {
     let bytes: u64 = report.processes.iter().map(|process| process.pageable).sum();
     let copies = [Kind::HostToDevice, Kind::DeviceToHost].map(|kind| report.row(kind));
-    let [all, added] = [copies.map(|row| row.bytes), copies.map(|row| row.added)]
-        .map(|each| u128::from(each[0]) + u128::from(each[1]));
+    // Those that are off are not among the bytes either.
+    let (all, added) = copies
+        .iter()
+        .filter(|row| row.added > 0)
+        .fold((0, 0), |sum, row| (sum.0 + u128::from(row.bytes), sum.1 + u128::from(row.added)));
     // Their part of the copies' time, by bytes.
     let saves = (added * u128::from(bytes)).checked_div(all)?;
     (bytes > 0).then(|| Advice {

@@ -207,6 +207,10 @@ int main(int count, char **arguments) {
         GIVEN(mapped + 4096);
         find("cuMemFreeHost")(mapped);
         GIVEN(mapped + 8);
+    } else if (!strcmp(what, "empty")) {
+        find("cuMemcpyDtoH_v2")(pageable, (word)device, (word)0);
+        find("cuMemcpyHtoD_v2")((word)device, pinned, (word)0);
+        find("cuMemcpyDtoHAsync_v2")(pageable, (word)device, (word)0, (word)5);
     } else if (!strcmp(what, "idle")) {
         launch(run, 7, 5);
         find("testWaiting")(0);
