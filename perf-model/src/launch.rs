@@ -102,7 +102,7 @@ pub fn find_shim(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 impl Launch {
-    /// Runs the program with `settings` to its end.
+    /// Runs the program with `settings` to its end, and does `ended` before anything else then.
     ///
     /// # Errors
     /// It cannot be started; there is no room for its ledgers or its output; a signal came before.
@@ -111,6 +111,7 @@ impl Launch {
         settings: &Settings,
         said: Said,
         signals: &Signals,
+        ended: impl FnOnce(),
     ) -> Result<Outcome> {
         let ledgers = tempfile::Builder::new()
             .prefix("dxpu-perf-")
@@ -138,6 +139,7 @@ impl Launch {
         let passing = held.pass_to(&child);
         let status = child.wait();
         let wall = Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        ended();
         passing.end();
         let signal = signals.last();
         let status = status.context("waiting for the program")?;

@@ -41,11 +41,19 @@ impl Signals {
         let signals = Signals { caught, last: Arc::default(), is_over: Arc::default() };
         for signal in &signals.caught {
             let number = usize::try_from(*signal).expect("signals are positive numbers");
-            flag::register_conditional_default(*signal, Arc::clone(&signals.is_over))
-                .and_then(|_| flag::register_usize(*signal, Arc::clone(&signals.last), number))
+            // In this order: one that comes between the two is not lost.
+            flag::register_usize(*signal, Arc::clone(&signals.last), number)
+                .and_then(|_| {
+                    flag::register_conditional_default(*signal, Arc::clone(&signals.is_over))
+                })
                 .context("signals")?;
         }
         Ok(signals)
+    }
+
+    /// From now on they end this program again.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
     }
 
     /// The last one that came.
@@ -66,7 +74,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
+        self.end();
     }
 }
 

@@ -10,9 +10,10 @@ use clap::Args;
 use super::fabric::RttArg;
 use super::files;
 use super::shim::ShimArgs;
+use super::tell;
 use crate::launch::{self, Said};
 use crate::report::Report;
-use crate::signals::Signals;
+use crate::signals::{Signals, Stopped};
 
 /// What is asked of `dxpu-perf run`.
 #[derive(Debug, Args)]
@@ -48,9 +49,15 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         files::probe(path)?;
     }
     let signals = Signals::catch()?;
-    let outcome = launch.run(&settings, Said::Own, &signals)?;
-    // The program has ended: whoever ends this one now does not want the report.
-    drop(signals);
+    // Once the program has ended, whoever ends this one does not want the report.
+    let outcome = match launch.run(&settings, Said::Own, &signals, || signals.end()) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            let Some(Stopped(signal)) = error.downcast_ref() else { return Err(error) };
+            tell(&format!("stopped by signal {signal} before the program was started"));
+            return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(2)));
+        }
+    };
     let report = Report {
         command: launch::shown(&launch.command),
         settings,

@@ -203,7 +203,7 @@ fn at(profile: &Profile, settings: &Settings, rtt: Nanos) -> Result<Settings> {
 /// One run's metric.
 fn one(args: &SweepArgs, settings: &Settings, launch: &Launch, signals: &Signals) -> Result<f64> {
     let said = if args.metric.is_some() { Said::Kept } else { Said::ToErrors };
-    let outcome = launch.run(settings, said, signals)?;
+    let outcome = launch.run(settings, said, signals, || ())?;
     if let Some(signal) = outcome.signal {
         return Err(Stopped(signal).into());
     }

@@ -1,5 +1,6 @@
 //! What becomes of signals that reach `dxpu-perf` while a program runs under it.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
 use cuda_tests::{Binding, StandIn, compile, dxpu_perf, shim};
@@ -7,7 +8,8 @@ use cuda_tests::{Binding, StandIn, compile, dxpu_perf, shim};
 /// Signals as a shell begins with, whatever these tests were started from.
 const DEFAULT: &str = "--default-signal=INT,QUIT,TERM,HUP";
 
-/// Runs `dxpu-perf` with a shell's script as its program: what it ends with, and what it says.
+/// Runs `dxpu-perf` with a shell's script as its program: what it ends with, of a signal as shells have
+/// it, and what it says.
 fn run(
     stand_in: &StandIn,
     own: &[&str],
@@ -19,7 +21,8 @@ fn run(
     command.args(["--", "sh", "-c", script]).env("DXPU_PERF_SHIM", shim().unwrap());
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    (status.code(), text(stdout), text(stderr))
+    let signal = status.signal().map(|signal| 128 + signal);
+    (status.code().or(signal), text(stdout), text(stderr))
 }
 
 /// Long enough for a signal to come.
@@ -99,6 +102,12 @@ fn a_sweep_is_stopped_between_two_runs_as_well() {
     assert!(out.contains("4.0000") && out.contains("99.5 % of native performance"), "{out}");
 }
 
+/// Ends `dxpu-perf` once the script, which is its program, has ended.
+const END: &str = "(while kill -TERM $PPID; do sleep 0.2; done 2> /dev/null) & exit 0";
+
+/// In case nothing does.
+const BOUND: [&str; 3] = ["timeout", "--kill-after=1", "20"];
+
 #[test]
 fn a_report_that_nobody_reads_holds_up_no_end() {
     let stand_in = StandIn::new().unwrap();
@@ -106,13 +115,19 @@ fn a_report_that_nobody_reads_holds_up_no_end() {
     std::process::Command::new("mkfifo").arg(&report).status().unwrap();
     // One who reads it while it is probed, and nobody later.
     let reader = std::process::Command::new("sh")
-        .args(["-c", "head -c 1 \"$0\"", report.to_str().unwrap()])
+        .args(["-c", "head -c 1 \"$0\"; : > \"$0.probed\"", report.to_str().unwrap()])
         .spawn();
-    let script = "(sleep 0.5; kill -TERM $PPID) & exit 0";
-    let bound = ["timeout", "--kill-after=1", "20"];
-    let (code, _, error) =
-        run(&stand_in, &bound, &["run", "-q", "--json", report.to_str().unwrap()], script);
+    let script = format!("while ! [ -e {}.probed ]; do sleep 0.01; done; {END}", report.display());
+    let arguments = ["run", "-q", "--json", report.to_str().unwrap()];
+    let (code, _, error) = run(&stand_in, &BOUND, &arguments, &script);
     reader.unwrap().wait().unwrap();
-    // By the signal itself; what it runs under ends as it does.
-    assert!([None, Some(128 + 15)].contains(&code), "{code:?} {error}");
+    assert_eq!(code, Some(128 + 15), "{error}");
+}
+
+#[test]
+fn counts_that_cannot_be_read_hold_up_no_end() {
+    let stand_in = StandIn::new().unwrap();
+    let script = format!("mkfifo $DXPU_PERF_LEDGERS/1.ledger; {END}");
+    let (code, _, error) = run(&stand_in, &BOUND, &["run", "-q"], &script);
+    assert_eq!(code, Some(128 + 15), "{error}");
 }
