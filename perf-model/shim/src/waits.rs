@@ -113,8 +113,9 @@ impl Contexts {
 /// A wait of the CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// Whether there was something to wait for.
+    /// Whether there was something to wait for; not where that was not asked.
     pending: bool,
+    asks: bool,
     /// Where it is for a stream or an event: which.
     asked: Option<Asked>,
     /// Where it is for a context: which, and what was put in before.
@@ -182,7 +183,7 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         }
         _ => false,
     };
-    After::Wait(Wait { pending, asked, context })
+    After::Wait(Wait { pending, asks, asked, context })
 }
 
 /// The stream or event that a call names.
@@ -216,16 +217,16 @@ pub(crate) fn end(session: &Session, wait: Wait, result: Result32) {
     if result != SUCCESS {
         return;
     }
-    // It was seen to have ended: a query that says so later says nothing new.
-    if let Some(asked) = wait.asked {
-        session.pending.take(asked);
-    }
+    // It was seen to have ended: a query that says so later says nothing new. That it had not, when it
+    // was asked for before, is known also where the driver is not asked.
+    let noted = wait.asked.is_some_and(|asked| session.pending.take(asked));
+    let pending = wait.pending || (noted && !wait.asks);
     if let Some(wait) = wait.context {
         session.devices.note(&session.driver, wait.context);
         session.waits.waited(wait);
     }
     session.ledger.did(Kind::Synchronise, 1, 0);
-    if wait.pending {
+    if pending {
         delay::on_cpu(session, Kind::Synchronise, session.extra(Kind::Synchronise, 0));
     }
     session.ledger.tick();

@@ -471,6 +471,12 @@ fn what_was_waited_for_or_is_gone_is_not_late_again() {
 }
 
 #[test]
+fn a_wait_during_a_capture_is_late_if_a_query_said_that_there_is_something() {
+    let under = run(Before::Shim, SETTINGS, &["client", "seen in a capture"]);
+    assert_eq!(under.ledger().row(Kind::Synchronise).delays, 1);
+}
+
+#[test]
 fn what_was_waited_for_before_a_range_is_not_waited_for_in_it() {
     let under = run(Before::Shim, "rtt=6800,measure=0,range=profiler", &["client", "range wait"]);
     let row = under.ledger().row(Kind::Synchronise);

@@ -128,6 +128,14 @@ int main(int count, char **arguments) {
         event((word)0x70);
         stream((word)6);
         event((word)0x80);
+    } else if (!strcmp(what, "seen in a capture")) {
+        word graph;
+        find("cuStreamQuery")((word)5);
+        find("cuStreamBeginCapture_v2")((word)0x77, 0);
+        find("cuStreamSynchronize")((word)5);
+        find("cuStreamEndCapture")((word)0x77, &graph);
+        find("testWaiting")(0);
+        find("cuStreamQuery")((word)5);
     } else if (!strcmp(what, "open range")) {
         find("cuProfilerStart")();
         for (int i = 0; i < 10; i++) {
