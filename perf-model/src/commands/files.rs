@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -61,7 +62,7 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if has_no_room(&error) => return Err(error),
         // A folder that takes no new files, or none with so long a name, may have one that can be
         // written.
-        Err(_) => return fs::write(file, bytes),
+        Err(_) => return in_place(file, bytes),
         Ok(new) => new,
     };
     let written = permissions
@@ -72,7 +73,21 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     if written.is_err() || is_in_place {
         let _ = fs::remove_file(&partial);
     }
-    if is_in_place { fs::write(file, bytes) } else { written }
+    if is_in_place { in_place(file, bytes) } else { written }
+}
+
+/// Writes over a file. What is longer than it comes first: where there is no room for that, what was in
+/// it stays.
+fn in_place(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let out = OpenOptions::new().write(true).create(true).truncate(false).open(file)?;
+    let length = out.metadata()?.len();
+    let over = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+    if let Err(error) = out.write_all_at(&bytes[over..], over as u64) {
+        let _ = out.set_len(length);
+        return Err(error);
+    }
+    out.write_all_at(&bytes[..over], 0)?;
+    out.set_len(bytes.len() as u64)
 }
 
 /// Whether there is no room for a file, so that what is there must stay.
@@ -127,7 +142,7 @@ mod unit_tests {
     fn what_was_probed_well_is_written_whatever_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let long = folder.path().join("l".repeat(250));
-        for text in ["one", "two"] {
+        for text in ["one", "two", "longer", "short", ""] {
             probe(&long).unwrap();
             write(&long, text.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(&long).unwrap(), text);
