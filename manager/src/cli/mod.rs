@@ -172,6 +172,7 @@ fn check_log(filter: &str) -> Result<(), Failure> {
 static LOG_IS_JSON: AtomicBool = AtomicBool::new(false);
 
 fn start_log(config: &Config) -> Result<(), Failure> {
+    LOG_IS_JSON.store(config.log_format == LogFormat::Json, Ordering::Relaxed);
     check_log(&config.log)?;
     let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|error| {
         Failure::Argument(format!("log filter {:?} is not valid: {error}", config.log))
@@ -186,7 +187,6 @@ fn start_log(config: &Config) -> Result<(), Failure> {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),
     }
-    LOG_IS_JSON.store(config.log_format == LogFormat::Json, Ordering::Relaxed);
     Ok(())
 }
 

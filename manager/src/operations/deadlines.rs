@@ -238,6 +238,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_was_given_for_less_than_the_warning_time_has_no_more_of_it_after_a_start() {
+        let (clocks, mut deadlines) = (Clocks::new(), Deadlines::default());
+        let look = deadlines.look(clocks.now(), LEAST, &wanted(clocks.wall, 10_000));
+        assert_eq!(left(&look), 10_000);
+    }
+
     /// As of a machine without a clock that runs while it is off.
     #[test]
     fn a_wall_clock_that_is_set_right_after_a_start_gives_nothing_a_wrong_end() {

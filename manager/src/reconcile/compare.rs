@@ -525,6 +525,16 @@ mod tests {
         }
     }
 
+    /// It could not be written when the box came.
+    #[test]
+    fn the_life_of_a_box_is_known_when_its_tables_are() {
+        let (mut txn, binding, bound) = recorded("reserved");
+        let (name, before) = (binding.slot.box_name(), Tables::clone(&txn));
+        assert_eq!(txn.last_life(name), None);
+        box_tables(&mut txn, &before, name, 5, &[], &[bound], &[]);
+        assert_eq!(txn.last_life(name), Some(5));
+    }
+
     #[test]
     fn epochs_are_given_for_the_life_in_which_the_box_is() {
         let (mut txn, binding, _) = recorded("withdrawn");

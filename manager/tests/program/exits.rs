@@ -118,22 +118,19 @@ fn the_page_of_problems_is_the_programs_own() {
 #[test]
 fn the_line_that_says_why_it_ended_is_json_where_its_log_is() {
     let manager = Manager::start();
-    let output = manager.cli(&[
-        "serve",
-        "--log-format",
-        "json",
-        "--listen",
-        "127.0.0.1:0",
-        "--control",
-        "127.0.0.1:0",
-        "--store",
-        "/nowhere/store.redb",
-    ]);
-    assert_eq!(output.status.code(), Some(8));
-    let said = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<serde_json::Value> =
-        said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    let last = lines.last().unwrap();
-    assert_eq!(last["level"], "ERROR");
-    assert!(last["fields"]["message"].as_str().unwrap().contains("/nowhere/store.redb"), "{said}");
+    let serve =
+        ["serve", "--log-format", "json", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
+    for (code, more, says) in [
+        (8, ["--store", "/nowhere/store.redb"], "/nowhere/store.redb"),
+        (2, ["--log", "a=b=c"], "a=b=c"),
+    ] {
+        let output = manager.cli(&[&serve[..], &more].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        let lines: Vec<serde_json::Value> =
+            said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        let last = lines.last().unwrap();
+        assert_eq!(last["level"], "ERROR");
+        assert!(last["fields"]["message"].as_str().unwrap().contains(says), "{said}");
+    }
 }

@@ -15,7 +15,7 @@ use crate::layout::Region;
 /// there is one place less that may look blank.
 pub const TRIES: usize = 8;
 
-/// Erases that may fail meanwhile, one of each block: each may take seconds, and a card's watchdog bears two.
+/// Erases that may fail meanwhile, one of each block: each may take seconds, in which a card does nothing else.
 const ERASES: usize = 2;
 
 /// Why nothing was recorded.

@@ -64,6 +64,8 @@ pub struct SpiFlash<S, D> {
     spi: S,
     delay: D,
     part: SpiPart,
+    /// Something did not end in time.
+    late: bool,
 }
 
 impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
@@ -84,7 +86,7 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         command(&mut spi, &[RESET])?;
         delay.delay_us(RECOVERY_US);
         let part = SpiPart::identify(&mut spi)?;
-        Ok(Self { spi, delay, part })
+        Ok(Self { spi, delay, part, late: false })
     }
 
     /// What the part said of itself.
@@ -109,10 +111,16 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         }
     }
 
+    fn wait(&mut self, longest: Wait, at: u32) -> Result<(), FlashError<S::Error>> {
+        let ended = wait(&mut self.spi, &mut self.delay, longest, at);
+        self.late = matches!(ended, Err(FlashError::Timeout { .. }));
+        ended
+    }
+
     fn erase_sector(&mut self, at: u32) -> Result<(), FlashError<S::Error>> {
         self.enable(at)?;
         command(&mut self.spi, &addressed(self.part.erase, at))?;
-        wait(&mut self.spi, &mut self.delay, ERASE_WAIT, at)
+        self.wait(ERASE_WAIT, at)
     }
 
     fn program(&mut self, at: u32, bytes: &[u8]) -> Result<(), FlashError<S::Error>> {
@@ -120,10 +128,14 @@ impl<S: SpiDevice, D: DelayNs> SpiFlash<S, D> {
         let header = addressed(PAGE_PROGRAM, at);
         let mut operations = [Operation::Write(&header), Operation::Write(bytes)];
         self.spi.transaction(&mut operations).map_err(FlashError::Bus)?;
-        wait(&mut self.spi, &mut self.delay, PROGRAM_WAIT, at)
+        self.wait(PROGRAM_WAIT, at)
     }
 
     fn read_raw(&mut self, at: u32, bytes: &mut [u8]) -> Result<(), FlashError<S::Error>> {
+        // With what did not end in time it says nothing of what it keeps.
+        if self.late {
+            self.wait(ERASE_WAIT, at)?;
+        }
         read_with(&mut self.spi, FAST_READ, at, bytes)
     }
 }

@@ -250,10 +250,18 @@ fn spi_gives_up_in_these_words() {
     (0..4000).for_each(|_| stuck.extend_from_slice(&busy));
     // Whoever tries another place is told at once.
     stuck.extend([&words(&[0x06])[..], &busy, &words(&[0x06]), &busy].concat());
+    // Who reads waits until it has ended: before, the part says nothing.
+    stuck.extend([&busy[..], &asks(&[0x05], &[0]), &asks(&[0x0b, 0, 0, 0, 0], &[0x17])].concat());
+    stuck.extend(asks(&[0x0b, 0, 0, 0, 0], &[0x17]));
     exactly(&stuck, |flash| {
         assert_eq!(flash.erase(4096, 8192), Err(FlashError::Timeout { at: 4096 }));
         assert_eq!(flash.erase(8192, 12288), Err(FlashError::Timeout { at: 8192 }));
         assert_eq!(flash.write(0, &[1]), Err(FlashError::Timeout { at: 0 }));
+        for _ in 0..2 {
+            let mut byte = [0];
+            flash.read(0, &mut byte).unwrap();
+            assert_eq!(byte, [0x17]);
+        }
     });
 }
 
