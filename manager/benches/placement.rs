@@ -97,17 +97,8 @@ fn pool() -> Tables {
             Some(host) => (format!("host{host}"), Role::Host, 32),
         };
         let node = txn.new_node_id().expect("there are enough");
-        let (first_seen, last_connected) = (now, now);
-        let (name, incarnation) = (name(text), None);
-        txn.put_node(NodeRecord {
-            name,
-            node,
-            role,
-            size,
-            first_seen,
-            last_connected,
-            incarnation,
-        });
+        let name = name(text);
+        txn.put_node(NodeRecord::new(name, node, role, size, now));
     }
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for number in 0..BOXES {

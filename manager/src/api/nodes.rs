@@ -157,17 +157,8 @@ mod tests {
         let put = manager.records.apply(|txn| {
             let (node, now) = (txn.new_node_id().unwrap(), txn.now());
             let name = NodeName::new("box1").unwrap();
-            let (first_seen, last_connected) = (now, now);
             let role = Role::Box;
-            txn.put_node(NodeRecord {
-                name,
-                node,
-                role,
-                size: 1,
-                first_seen,
-                last_connected,
-                incarnation: None,
-            });
+            txn.put_node(NodeRecord::new(name, node, role, 1, now));
         });
         put.await.unwrap();
         let entry = AuditRecord {

@@ -141,16 +141,7 @@ fn enter(
     }
     let free = || txn.new_node_id().ok_or("all node numbers have been given out");
     let node = claimed.map_or_else(free, Ok)?;
-    let (first_seen, last_connected, incarnation) = (now, now, None);
-    let record = NodeRecord {
-        name: name.clone(),
-        node,
-        role,
-        size,
-        first_seen,
-        last_connected,
-        incarnation,
-    };
+    let record = NodeRecord::new(name.clone(), node, role, size, now);
     if let Some(node) = claimed {
         txn.learn_node_id(node);
     }

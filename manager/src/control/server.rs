@@ -7,7 +7,7 @@ use super::{MAX_PROXIES, MAX_STRANGERS, events, handshake};
 use crate::manager::Manager;
 use crate::reconcile;
 use crate::recorder::tap;
-use crate::types::{EventKind, EventRecord, NodeName, NodeRecord};
+use crate::types::{EventKind, EventRecord, NodeName};
 use proxy_core::control::{CONTROL_VERSION, Hello, MAX_MESSAGE, Refused, Reply, ToProxy, Welcome};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -209,10 +209,12 @@ fn full() -> String {
 async fn is_known(manager: &Arc<Manager>, session: &Session) -> bool {
     let identity = session.identity();
     let is_known = |txn: &mut crate::records::Txn| {
-        let known = txn.nodes().get(&identity.name).filter(|record| record.node == identity.node);
-        let Some(known) = known.cloned() else { return false };
-        txn.put_node(NodeRecord { incarnation: Some(identity.incarnation), ..known });
-        true
+        let known = txn.nodes().get(&identity.name);
+        let is_known = known.is_some_and(|record| record.node == identity.node);
+        if is_known {
+            txn.learn_life(&identity.name, identity.incarnation);
+        }
+        is_known
     };
     manager.records.apply(is_known).await.unwrap_or(true)
 }

@@ -362,15 +362,7 @@ mod tests {
     fn join(txn: &mut Txn, name: &NodeName) {
         let (node, now) = (txn.new_node_id().unwrap(), Timestamp::now());
         let (name, role) = (name.clone(), Role::Box);
-        txn.put_node(NodeRecord {
-            name,
-            node,
-            role,
-            size: 1,
-            first_seen: now,
-            last_connected: now,
-            incarnation: None,
-        });
+        txn.put_node(NodeRecord::new(name, node, role, 1, now));
     }
 
     #[test]

@@ -131,15 +131,7 @@ mod tests {
         let added = manager.records.apply(|txn| {
             let node = txn.new_node_id().unwrap();
             let now = txn.now();
-            txn.put_node(NodeRecord {
-                name: NodeName::new("box1").unwrap(),
-                node,
-                role: Role::Box,
-                size: 1,
-                first_seen: now,
-                last_connected: now,
-                incarnation: None,
-            });
+            txn.put_node(NodeRecord::new(NodeName::new("box1").unwrap(), node, Role::Box, 1, now));
         });
         added.await.unwrap();
         let text = manager.metrics.text(&manager);

@@ -53,15 +53,7 @@ impl Pool {
     fn node(&mut self, text: &str, role: Role, size: u8) {
         let known = self.txn.nodes().get(&name(text)).map(|node| node.node);
         let node = known.unwrap_or_else(|| self.txn.new_node_id().unwrap());
-        let record = NodeRecord {
-            name: name(text),
-            node,
-            role,
-            size,
-            first_seen: time(),
-            last_connected: time(),
-            incarnation: None,
-        };
+        let record = NodeRecord::new(name(text), node, role, size, time());
         self.txn.put_node(record);
     }
 

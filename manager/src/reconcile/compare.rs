@@ -6,7 +6,7 @@ use crate::operations::progress;
 use crate::records::{Tables, Txn};
 use crate::types::{
     BindingId, BindingRecord, DeviceRecord, DeviceState, EraseRule, EventKind, EventRecord,
-    FunctionAddress, NodeName, NodeRecord, Phase, Role, SlotAddress,
+    FunctionAddress, NodeName, Phase, Role, SlotAddress,
 };
 use proxy_core::control::{InventoryEntry, MappingEntry, SlotEntry};
 use std::collections::BTreeSet;
@@ -28,7 +28,8 @@ pub fn box_tables(
     if !txn.nodes().contains_key(name) {
         return BoxDiff::default();
     }
-    learn_life(txn, name, incarnation);
+    // If that could not be written when it began.
+    txn.learn_life(name, incarnation);
     let lent = owed::lent(txn, name);
     take_inventory(txn, name, inventory);
     owed::left(txn, rules, lent);
@@ -44,15 +45,6 @@ pub fn box_tables(
     }
     learn_unrecorded(txn, name, incarnation, table);
     diff
-}
-
-/// Which life this is, if that could not be written when it began.
-fn learn_life(txn: &mut Txn, name: &NodeName, incarnation: u32) {
-    if txn.last_life(name) != Some(incarnation)
-        && let Some(known) = txn.nodes().get(name).cloned()
-    {
-        txn.put_node(NodeRecord { incarnation: Some(incarnation), ..known });
-    }
 }
 
 /// As [`box_tables`], of a host.
@@ -255,7 +247,7 @@ fn learn_unrecorded(txn: &mut Txn, name: &NodeName, incarnation: u32, table: &[S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{PciIdentity, SlotStatus};
+    use crate::types::{NodeRecord, PciIdentity, SlotStatus};
     use proxy_core::control::{PathSet, SlotState};
     use tlp_codec::ids::SlotFunction;
 
@@ -265,15 +257,7 @@ mod tests {
         if !txn.nodes().contains_key(&name) {
             let (node, now) = (txn.new_node_id().unwrap(), txn.now());
             let role = Role::Box;
-            txn.put_node(NodeRecord {
-                name,
-                node,
-                role,
-                size: 4,
-                first_seen: now,
-                last_connected: now,
-                incarnation: None,
-            });
+            txn.put_node(NodeRecord::new(name, node, role, 4, now));
         }
         txn.put_device(DeviceRecord {
             address: FunctionAddress { slot: slot.clone(), function: SlotFunction::ZERO },
@@ -514,8 +498,7 @@ mod tests {
         for (last, has, phase) in [(1, 1, Phase::Reserved), (1, 2, Phase::Failed)] {
             let (mut txn, binding, bound) = recorded("reserved");
             let name = binding.slot.box_name();
-            let node = txn.nodes()[name].clone();
-            txn.put_node(NodeRecord { incarnation: Some(last), ..node });
+            txn.learn_life(name, last);
             let box_incarnation = txn.last_life(name);
             txn.update_binding(BindingRecord { box_incarnation, ..binding.clone() });
             let said = [InventoryEntry { serial: 1, ..entry(0, SlotState::Bound, 1) }];
@@ -538,8 +521,7 @@ mod tests {
     #[test]
     fn epochs_are_given_for_the_life_in_which_the_box_is() {
         let (mut txn, binding, _) = recorded("withdrawn");
-        let node = txn.nodes()[binding.slot.box_name()].clone();
-        txn.put_node(NodeRecord { incarnation: Some(7), ..node });
+        txn.learn_life(binding.slot.box_name(), 7);
         let states = [(SlotFunction::ZERO, DeviceState::Free)];
         progress::freed(&mut txn, &[], &binding, &states);
         let again = &txn.bindings()[&binding.id];

@@ -174,14 +174,8 @@ async fn bindings_of_one_slot_or_port_and_proxies_of_one_number_are_named() {
     let store: Arc<Memory> = Arc::default();
     drop(open(&store));
     let now = Timestamp::now();
-    let node = |name, node| NodeRecord {
-        name: NodeName::new(name).unwrap(),
-        node: NodeId::new(node).unwrap(),
-        role: Role::Box,
-        size: 1,
-        first_seen: now,
-        last_connected: now,
-        incarnation: None,
+    let node = |name, node| {
+        NodeRecord::new(NodeName::new(name).unwrap(), NodeId::new(node).unwrap(), Role::Box, 1, now)
     };
     let nodes = [node("a", 1), node("b", 2), node("c", 1)];
     let bindings = [
@@ -308,15 +302,7 @@ async fn node_numbers_run_out_with_a_reason() {
     for number in [2, 3, 0xfffe] {
         let name = NodeName::new(format!("box{number}")).unwrap();
         let (node, now) = (node(number), Timestamp::now());
-        let record = NodeRecord {
-            name,
-            node,
-            role: Role::Box,
-            size: 1,
-            first_seen: now,
-            last_connected: now,
-            incarnation: None,
-        };
+        let record = NodeRecord::new(name, node, Role::Box, 1, now);
         records.apply(|txn| txn.put_node(record)).await.unwrap();
     }
     assert_eq!(give().await, Some(node(4)));

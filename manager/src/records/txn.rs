@@ -278,6 +278,14 @@ impl Txn {
         }
     }
 
+    /// Which life of a proxy is here, if that is news.
+    pub fn learn_life(&mut self, name: &NodeName, incarnation: u32) {
+        let known = self.nodes().get(name).filter(|node| node.incarnation != Some(incarnation));
+        if let Some(known) = known.cloned() {
+            self.put_node(NodeRecord { incarnation: Some(incarnation), ..known });
+        }
+    }
+
     /// Adds or replaces a proxy.
     pub fn put_node(&mut self, record: NodeRecord) {
         let record = Arc::new(record);

@@ -70,15 +70,7 @@ pub(crate) async fn manager() -> (Arc<Manager>, Queues) {
 fn enter(txn: &mut Txn, name: &NodeName, role: Role) {
     let now = txn.now();
     let node = txn.new_node_id().expect("there are some");
-    let record = NodeRecord {
-        name: name.clone(),
-        node,
-        role,
-        size: 4,
-        first_seen: now,
-        last_connected: now,
-        incarnation: None,
-    };
+    let record = NodeRecord::new(name.clone(), node, role, 4, now);
     txn.put_node(record);
     if role == Role::Host {
         return;

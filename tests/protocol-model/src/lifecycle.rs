@@ -167,17 +167,7 @@ impl Moment {
             [(0, box_name(), Role::Box, SLOTS.len() as u8), (1, host_name(0), Role::Host, 1)]
         {
             let (node, now) = (node(index), txn.now());
-            let (first_seen, last_connected) = (now, now);
-            let incarnation = None;
-            txn.put_node(NodeRecord {
-                name,
-                node,
-                role,
-                size,
-                first_seen,
-                last_connected,
-                incarnation,
-            });
+            txn.put_node(NodeRecord::new(name, node, role, size, now));
         }
         look(&mut txn, Some(SLOTS[0]));
         Self::of(txn.into_tables(), Some(SLOTS[0]), false, None)

@@ -94,15 +94,7 @@ impl Records {
             [(box_name(), Role::Box), (host_name(0), Role::Host), (host_name(1), Role::Host)];
         for (index, (name, role)) in names.into_iter().enumerate() {
             let node = node(index);
-            txn.put_node(NodeRecord {
-                name,
-                node,
-                role,
-                size: 1,
-                first_seen: now,
-                last_connected: now,
-                incarnation: None,
-            });
+            txn.put_node(NodeRecord::new(name, node, role, 1, now));
         }
         txn.begin_term(nowhere()).expect("the first term");
         Self::of(txn.into_tables(), 0, false)

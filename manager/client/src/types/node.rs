@@ -44,3 +44,11 @@ pub struct NodeRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u32>,
 }
+
+impl NodeRecord {
+    /// Of a proxy that is here for the first time.
+    pub fn new(name: NodeName, node: NodeId, role: Role, size: u8, now: Timestamp) -> Self {
+        let (first_seen, last_connected) = (now, now);
+        Self { name, node, role, size, first_seen, last_connected, incarnation: None }
+    }
+}

@@ -30,14 +30,8 @@ impl Fixture {
         let records = Records::open(store, &path).unwrap();
         let fixture = Self { records, _folder: folder };
         let now = Timestamp::now();
-        let node = |text: &str, node, role| NodeRecord {
-            name: name(text),
-            node: NodeId::new(node).unwrap(),
-            role,
-            size: 4,
-            first_seen: now,
-            last_connected: now,
-            incarnation: None,
+        let node = |text: &str, node, role| {
+            NodeRecord::new(name(text), NodeId::new(node).unwrap(), role, 4, now)
         };
         let changed = fixture.records.apply(|txn| {
             txn.put_node(node("host1", 1, Role::Host));

@@ -258,15 +258,7 @@ fn a_poisoned_write_resets_no_function() {
     let (asked, _) = to_memory(&mut world);
     world.device.manner = Manner::Refuses(CplStatus::UnsupportedRequest);
     let (tag, data) = (world.tag(), 0x8000_u32.to_le_bytes());
-    let reset = Repr::new(Kind::ConfigWrite {
-        type1: true,
-        requester: Bdf::default(),
-        tag,
-        destination: bdf(3, 0),
-        register: 0x48,
-        first_be: 0xf,
-        data: &data,
-    });
+    let reset = config_write(tag, bdf(3, 0), 0x48, &data);
     world.request(&Repr { poisoned: true, ..reset }, tag);
     world.device.received.clear();
     answer_memory(&mut world, asked, &[1; 4]);

@@ -145,15 +145,7 @@ fn a_function_level_reset_is_not_handed_to_a_device_without_room_for_it() {
     world.device.room = ClassSet::ALL.without(Class::NonPosted);
     world.device.received.clear();
     let (tag, data) = (world.tag(), 0x8000_u32.to_le_bytes());
-    let reset = Repr::new(Kind::ConfigWrite {
-        type1: true,
-        requester: Bdf::default(),
-        tag,
-        destination: bdf(3, 0),
-        register: 0x48,
-        first_be: 0xf,
-        data: &data,
-    });
+    let reset = config_write(tag, bdf(3, 0), 0x48, &data);
     world.host.handle_tlp(world.now, &emit(&reset)).unwrap();
     world.run(Duration::from_millis(5));
     assert!(world.to_root.is_empty() && world.device.received.is_empty(), "it waits");

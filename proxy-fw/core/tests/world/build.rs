@@ -53,6 +53,19 @@ pub fn mem_write<'a>(requester: Bdf, address: u64, data: &'a [u8]) -> Kind<'a> {
     Kind::MemWrite { requester, tag, address, enables, hint: None, data }
 }
 
+/// What [`World::config_write`] writes.
+pub fn config_write(tag: Tag, destination: Bdf, register: u16, data: &[u8; 4]) -> Repr<'_> {
+    Repr::new(Kind::ConfigWrite {
+        type1: destination.bus().get() != 1,
+        requester: Bdf::default(),
+        tag,
+        destination,
+        register,
+        first_be: 0xf,
+        data,
+    })
+}
+
 pub fn mem_read(requester: Bdf, tag: u16, address: u64, dwords: u16) -> Kind<'static> {
     Kind::MemRead {
         requester,

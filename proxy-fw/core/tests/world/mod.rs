@@ -371,16 +371,7 @@ impl World {
     pub fn config_write(&mut self, destination: Bdf, register: u16, value: u32) -> CplStatus {
         let tag = self.tag();
         let data = value.to_le_bytes();
-        let repr = Repr::new(Kind::ConfigWrite {
-            type1: destination.bus().get() != 1,
-            requester: Bdf::default(),
-            tag,
-            destination,
-            register,
-            first_be: 0xf,
-            data: &data,
-        });
-        let tlp = self.request(&repr, tag);
+        let tlp = self.request(&config_write(tag, destination, register, &data), tag);
         Packet::new_checked(&tlp[..]).unwrap().status()
     }
 
