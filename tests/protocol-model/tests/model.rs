@@ -45,12 +45,9 @@ const EXPLORED: [Bounds; 11] = [
     Bounds { allocations: 1, takeovers: 1, ..NOTHING },
 ];
 
-fn explore(bounds: Bounds, bug: Option<Bug>) -> impl Checker<Protocol> {
+fn explore(bounds: Bounds, bug: Option<Bug>, until: HasDiscoveries) -> impl Checker<Protocol> {
     let begun = Instant::now();
-    let checker = Protocol::new(bounds, bug)
-        .checker()
-        .threads(THREADS)
-        .finish_when(HasDiscoveries::AnyFailures);
+    let checker = Protocol::new(bounds, bug).checker().threads(THREADS).finish_when(until);
     let checker = checker.spawn_bfs().join();
     let states = checker.unique_state_count();
     println!("{bounds:?} {bug:?}: {states} states, {:?}", begun.elapsed());
@@ -67,7 +64,7 @@ fn broken(checker: &impl Checker<Protocol>) -> Option<String> {
 fn every_promise_holds_and_the_code_does_what_its_tables_say() {
     let mut seen = Seen::default();
     for bounds in EXPLORED {
-        let checker = explore(bounds, None);
+        let checker = explore(bounds, None, HasDiscoveries::AnyFailures);
         assert_eq!(broken(&checker), None);
         assert!(checker.discovery("a host reaches the device").is_some(), "nothing was lent");
         let by_second = checker.discovery("a second manager lends it").is_some();
@@ -130,7 +127,9 @@ fn compare_actions(seen: &Seen) {
     }
 }
 
-/// A checker that finds nothing wrong is worth something only if it finds what is.
+/// A checker that finds nothing wrong is worth something only if it finds what is. A mistake may break
+/// more than one promise, and which of them a thread comes upon first differs from run to run: it is
+/// explored until the promise that it was planted against is broken.
 #[test]
 fn planted_mistakes_are_found() {
     let lend_twice = Bounds { allocations: 2, releases: 1, ..NOTHING };
@@ -143,8 +142,12 @@ fn planted_mistakes_are_found() {
             "two managers",
         ),
     ] {
-        let found = broken(&explore(bounds, Some(bug)));
-        println!("{bug:?}: {found:?}");
-        assert!(found.is_some_and(|found| found.starts_with(promise)), "{bug:?}");
+        let promises = Protocol::new(bounds, Some(bug)).properties();
+        let promise = promises.iter().map(|p| p.name).find(|name| name.starts_with(promise));
+        let promise = promise.expect("a promise of that name");
+        let checker = explore(bounds, Some(bug), HasDiscoveries::AnyOf([promise].into()));
+        let found = checker.discovery(promise);
+        let Some(found) = found else { panic!("{bug:?} does not break \"{promise}\"") };
+        println!("{bug:?}: {promise}: {:#?}", found.into_actions());
     }
 }
