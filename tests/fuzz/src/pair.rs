@@ -5,7 +5,9 @@ use crate::input::Input;
 use core::time::Duration;
 use proxy_core::control::{BindingFailure, LinkDownReason, PathSet, Share};
 use proxy_core::limits::TLP_BUFFER;
-use proxy_core::link::{ChannelId, ClassSet, Link, LinkConfig, LinkEvent, LinkState, TlpMeta};
+use proxy_core::link::{
+    ChannelId, ClassSet, Link, LinkConfig, LinkEvent, LinkState, TakenSideband, TlpMeta,
+};
 use proxy_core::stamps::Stamps;
 use proxy_core::time::Instant;
 use std::collections::BTreeMap;
@@ -265,7 +267,8 @@ impl Pair {
             assert_eq!(link.state(), before, "down is terminal");
         }
         // What a flush has ended is known before anything else happens.
-        while let Some((channel, record)) = self.ends[end].link.poll_sideband() {
+        while let Some(taken) = self.ends[end].link.poll_sideband() {
+            let TakenSideband { channel, record, .. } = taken;
             let slots = self.ends[end].channels;
             let slot = slots.iter().position(|open| *open == Some(channel));
             if let Some(slot) = slot.filter(|_| record.flushes()) {

@@ -246,8 +246,8 @@ impl BoxRole {
             }
         }
         for peer in self.node.known() {
-            while let Some((channel, record)) = self.node.link(peer).poll_sideband() {
-                self.handle_sideband(now, peer, channel, record);
+            while let Some(taken) = self.node.link(peer).poll_sideband() {
+                self.handle_sideband(now, peer, taken);
             }
         }
     }

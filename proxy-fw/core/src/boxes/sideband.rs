@@ -1,18 +1,13 @@
 //! Sideband records of hosts: resets, and the end of what a binding has under way.
 
 use super::{BoxRole, SlotSignal};
-use crate::link::ChannelId;
+use crate::link::{LinkOrder, TakenSideband};
 use crate::time::Instant;
 use tlp_codec::fabric::Sideband;
 
 impl BoxRole {
-    pub(super) fn handle_sideband(
-        &mut self,
-        now: Instant,
-        peer: usize,
-        channel: ChannelId,
-        record: Sideband,
-    ) {
+    pub(super) fn handle_sideband(&mut self, now: Instant, peer: usize, taken: TakenSideband) {
+        let TakenSideband { channel, record, at } = taken;
         let Some((slot, function)) = self.find(|t| t.peer == peer && t.channel == channel) else {
             self.counters.sideband_ignored += 1;
             return;
@@ -20,10 +15,11 @@ impl BoxRole {
         match record {
             // A link that comes back has been retrained, which resets the device.
             Sideband::HotReset | Sideband::LinkDisable => {
-                self.reset_by_host(now, slot, function, SlotSignal::HotReset);
+                self.reset_by_host(now, (slot, function), SlotSignal::HotReset, at);
             }
             Sideband::PerstAssert => {
-                self.reset_by_host(now, slot, function, SlotSignal::Perst { asserted: true });
+                let signal = SlotSignal::Perst { asserted: true };
+                self.reset_by_host(now, (slot, function), signal, at);
             }
             Sideband::PerstDeassert => {
                 if self.release_perst(now, slot) {
@@ -42,7 +38,15 @@ impl BoxRole {
 
     /// Resets the whole device for the host that has all of what is lent of it. One that shares it
     /// with others gets only an end of what its own binding has under way.
-    fn reset_by_host(&mut self, now: Instant, slot: usize, function: usize, signal: SlotSignal) {
+    /// What was sent to any of its functions before the record at `at` is not for it any more: of
+    /// the others than the record's own it is still stored, until a record of theirs comes.
+    fn reset_by_host(
+        &mut self,
+        now: Instant,
+        (slot, function): (usize, usize),
+        signal: SlotSignal,
+        at: LinkOrder,
+    ) {
         let functions = 0..self.slots[slot].functions.len();
         let host = self.slots[slot].target(function).map(|target| target.peer);
         let lent = functions.clone().filter_map(|f| self.slots[slot].target(f));
@@ -57,7 +61,8 @@ impl BoxRole {
         }
         self.slots[slot].perst |= signal == SlotSignal::Perst { asserted: true };
         for function in functions {
-            if self.slots[slot].target(function).is_some() {
+            if let Some(target) = self.slots[slot].target(function) {
+                self.node.link(target.peer).drop_received_before(target.channel, at);
                 self.flush_function(now, slot, function);
             }
         }

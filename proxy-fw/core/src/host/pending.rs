@@ -134,6 +134,12 @@ impl HostRole {
         let functions = all_functions(bound.channels.len());
         entry.pending.want(wanted, functions);
         self.with_pending |= 1 << port.get();
+        if wanted.flushes() {
+            // The others' own records come behind the first one's, at a device that is reset by then.
+            for (_, channel) in bound.channels.iter().skip(1) {
+                self.node.link(bound.peer).drop_queued(*channel);
+            }
+        }
         self.send_pending(now, port);
         if wanted.flushes() {
             let entry = &mut self.ports[port.get() as usize];

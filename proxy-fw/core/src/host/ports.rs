@@ -11,7 +11,7 @@ use crate::control::{
     BindingFailure, ControlError, Event, OperationId, PortBinding, PortState, Removal,
 };
 use crate::limits::MAX_FUNCTIONS;
-use crate::link::{ChannelId, LinkEvent, LinkState};
+use crate::link::{ChannelId, LinkEvent, LinkState, TakenSideband};
 use crate::node::Target;
 use crate::outstanding::Table;
 use crate::role::InHand;
@@ -460,7 +460,8 @@ impl HostRole {
 
     fn process_sideband(&mut self, now: Instant) {
         for peer in self.node.known() {
-            while let Some((channel, record)) = self.node.link(peer).poll_sideband() {
+            while let Some(taken) = self.node.link(peer).poll_sideband() {
+                let TakenSideband { channel, record, .. } = taken;
                 if matches!(record, Sideband::LinkDown | Sideband::DeviceGone) {
                     self.fail_ports(now, BindingFailure::DeviceGone, |b| {
                         b.peer == peer && b.channels.iter().any(|(_, c)| *c == channel)

@@ -56,7 +56,6 @@ pub(super) struct Channel {
     pub(super) life: u16,
     /// The paths that its TLPs take as long as one of them is usable.
     pub(super) paths: PathSet,
-    /// What it may send beside the others.
     /// Which turn its device has.
     turn: u8,
     /// The peer has told its limits.

@@ -2,10 +2,9 @@
 
 use super::channel::Channel;
 use super::inbox::Stored;
-use super::slab::{BufferId, Slab, only_one};
-use super::types::{ChannelId, ClassSet, LinkState, Taken};
+use super::slab::{BufferId, Fifo, Slab, only_one};
+use super::types::{ChannelId, ClassSet, LinkOrder, LinkState, Taken, TakenSideband};
 use super::{Fault, Link};
-use tlp_codec::fabric::Sideband;
 use tlp_codec::tlp::Class;
 
 /// What PCIe's ordering table lets be drained next among the classes `ready` (PCIe 5.0 section
@@ -86,18 +85,18 @@ impl Link {
         let place = self.channels.get_mut(channel)?;
         let (class, buffer) = drainable(place, &self.inbox.slab, ready, any_order)?;
         place.stored[class as usize].pop(&mut self.inbox.slab);
-        if place.stored.iter().all(|queue| queue.is_empty()) {
+        if place.stored.iter().all(Fifo::is_empty) {
             self.inbox.tlps &= !(1 << channel.index);
         }
         Some((class, buffer))
     }
 
     /// The next sideband record, in link order.
-    pub fn poll_sideband(&mut self) -> Option<(ChannelId, Sideband)> {
+    pub fn poll_sideband(&mut self) -> Option<TakenSideband> {
         if self.state != LinkState::Up {
             return None;
         }
-        let (_, channel, sideband) = self.inbox.sidebands.pop_front()?;
+        let (at, channel, record) = self.inbox.sidebands.pop_front()?;
         let gate = self.inbox.sidebands.iter().find(|(_, c, _)| *c == channel).map(|(at, ..)| *at);
         if let Some((place, shared)) = self.channels.with_shared(channel) {
             place.gate = gate;
@@ -105,7 +104,15 @@ impl Link {
             let news = place.sideband_account.news();
             self.note_credits(channel, news);
         }
-        Some((channel, sideband))
+        Some(TakenSideband { channel, record, at: LinkOrder(at) })
+    }
+
+    /// Drops what is stored for a binding and came before a record of another one, and gives its
+    /// credits back: for a record that ends more than its own binding's traffic.
+    pub fn drop_received_before(&mut self, channel: ChannelId, before: LinkOrder) {
+        if self.channels.get(channel).is_some() {
+            self.drop_stored(channel, before);
+        }
     }
 
     /// The bindings that have stored TLPs. One whose class is not ready, or that waits behind a

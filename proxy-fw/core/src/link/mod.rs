@@ -67,8 +67,8 @@ mod tests;
 
 pub use storage::LinkStorage;
 pub use types::{
-    ChannelError, ChannelId, ClassSet, FrameDropped, LinkConfig, LinkEvent, LinkState, SendError,
-    Taken, TlpMeta, Transmit, Violation,
+    ChannelError, ChannelId, ClassSet, FrameDropped, LinkConfig, LinkEvent, LinkOrder, LinkState,
+    SendError, Taken, TakenSideband, TlpMeta, Transmit, Violation,
 };
 
 use crate::control::{BindingFailure, LinkDownReason, PathSet, Share};

@@ -237,6 +237,12 @@ impl Link {
         Ok(())
     }
 
+    /// Drops the TLPs that a binding has queued, ahead of a record that
+    /// [flushes](Sideband::flushes): that may find no room yet.
+    pub fn drop_queued(&mut self, channel: ChannelId) {
+        self.drop_unsent(channel);
+    }
+
     fn check_open(&self, channel: ChannelId) -> Result<BindingKey, SendError> {
         if matches!(self.state, LinkState::Down(_)) {
             return Err(SendError::LinkDown);

@@ -4,8 +4,8 @@
 use super::channel::Phase;
 use super::credit::News;
 use super::inbox::{Arrived, Joining};
-use super::slab::BufferId;
-use super::types::{ChannelId, Violation};
+use super::slab::{BufferId, Fifo};
+use super::types::{ChannelId, LinkOrder, Violation};
 use super::{Fault, Link};
 use crate::control::BindingFailure;
 use tlp_codec::crc;
@@ -136,21 +136,26 @@ impl Link {
 
     /// Drops what is stored for a binding, and what it has queued.
     fn flush(&mut self, channel: ChannelId) {
-        self.drop_stored(channel);
+        self.drop_stored(channel, LinkOrder::END);
         self.drop_unsent(channel);
     }
 
-    /// Drops what is stored for a binding and not handed out.
-    pub(super) fn drop_stored(&mut self, channel: ChannelId) {
+    /// Drops what is stored for a binding, came before `before` and is not handed out.
+    pub(super) fn drop_stored(&mut self, channel: ChannelId, before: LinkOrder) {
+        let place = channel.index as usize;
         for class in Class::ALL {
             loop {
-                let queue = &mut self.channels.place(channel.index as usize).stored[class as usize];
-                let Some(buffer) = queue.pop(&mut self.inbox.slab) else { break };
+                let queue = &mut self.channels.place(place).stored[class as usize];
+                let is_older = |front: &BufferId| self.inbox.slab.meta(*front).ordinal < before.0;
+                let Some(buffer) = queue.front().filter(is_older) else { break };
+                queue.pop(&mut self.inbox.slab);
                 self.free_received(buffer);
                 self.counters.flushed_received += 1;
             }
         }
-        self.inbox.tlps &= !(1 << channel.index);
+        if self.channels.place(place).stored.iter().all(Fifo::is_empty) {
+            self.inbox.tlps &= !(1 << channel.index);
+        }
     }
 
     /// Gives a receive buffer back, and its credit to the peer.
@@ -176,7 +181,7 @@ impl Link {
 
     /// Ends everything that is stored for a binding that closes.
     pub(super) fn abandon_received(&mut self, channel: ChannelId) {
-        self.drop_stored(channel);
+        self.drop_stored(channel, LinkOrder::END);
         let inbox = &mut self.inbox;
         for slot in &mut inbox.ring {
             let mine = match *slot {

@@ -5,7 +5,7 @@ use crate::limits;
 use crate::stamps::StampId;
 use core::fmt;
 use core::time::Duration;
-use tlp_codec::fabric::{FrameError, RecordError};
+use tlp_codec::fabric::{FrameError, RecordError, Sideband};
 use tlp_codec::ids::{BindingKey, OutstandingRef, PathId};
 use tlp_codec::tlp::Class;
 
@@ -251,6 +251,26 @@ pub struct Taken {
     pub stamp: Option<StampId>,
     /// Its bytes.
     pub length: usize,
+}
+
+/// A place in the order of what a link has taken, to be compared with others of that link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkOrder(pub(super) u64);
+
+impl LinkOrder {
+    /// Behind all that can be taken.
+    pub(super) const END: Self = Self(u64::MAX);
+}
+
+/// A sideband record that was [taken](super::Link::poll_sideband).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenSideband {
+    /// Whose it is.
+    pub channel: ChannelId,
+    /// What it says.
+    pub record: Sideband,
+    /// Where it came: what was taken before it is of before what it tells.
+    pub at: LinkOrder,
 }
 
 /// A frame that was written.

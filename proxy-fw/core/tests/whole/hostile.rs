@@ -420,6 +420,33 @@ fn a_host_that_holds_perst_puts_no_other_function_into_quarantine() {
     assert_eq!(state_of_second(&world), SlotState::Free);
 }
 
+/// A reset is told by the record of one function; those of the others may still be on their way.
+#[test]
+fn what_was_sent_to_any_function_before_a_reset_does_not_come_after_it() {
+    let (mut world, mut liar) = half_lent_to_a_liar();
+    let binding = slot_binding(second());
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+    let of_second = liar.link.open_channel(second()).unwrap();
+    let write = |world: &mut World, liar: &mut Liar, value: u8| {
+        let (tag, enables) = (Tag::new(0).unwrap(), ByteEnables::all(1));
+        let (requester, address, data) = (bdf(0, 0), SECOND_WINDOW, &[value; 4]);
+        let kind = Kind::MemWrite { requester, tag, address, enables, hint: None, data };
+        let meta = TlpMeta { class: Class::Posted, outstanding: None, relaxed: false, stamp: None };
+        liar.link.send_tlp(world.now, of_second, meta, &emit(&Repr::new(kind))).unwrap();
+        liar.turn(world);
+    };
+    world.device.room = ClassSet::NONE;
+    write(&mut world, &mut liar, 1);
+    liar.say(&mut world, &Lie::Sideband(Sideband::HotReset));
+    write(&mut world, &mut liar, 2);
+    world.device.received.clear();
+    world.device.room = ClassSet::ALL;
+    liar.waits(&mut world, Duration::from_secs(1));
+    let received = world.device.received.iter().map(|tlp| Packet::new_checked(&tlp[..]).unwrap());
+    let writes = received.filter(|tlp| tlp.class() == Some(Class::Posted));
+    assert_eq!(writes.map(|tlp| tlp.payload()[0]).collect::<Vec<_>>(), [2]);
+}
+
 #[test]
 fn a_host_that_resets_again_and_again_keeps_nobody_waiting_for_an_answer() {
     let (mut world, mut liar) = half_lent_to_a_liar();

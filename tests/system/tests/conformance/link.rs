@@ -248,7 +248,7 @@ fn check(vector: &Value) {
     }
     // What is behind a sideband record is drained after it.
     let sidebands = std::iter::from_fn(|| receiver.link.poll_sideband());
-    let codes: Vec<u64> = sidebands.map(|(_, s)| s.code().0.into()).collect();
+    let codes: Vec<u64> = sidebands.map(|taken| taken.record.code().0.into()).collect();
     if let Some(expected) = vector["sideband"].as_array() {
         assert_eq!(codes, *expected, "{name}: sideband");
     }

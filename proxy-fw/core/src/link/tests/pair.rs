@@ -296,7 +296,8 @@ impl Pair {
     }
 
     fn poll_sidebands(&mut self, end: usize) {
-        while let Some((channel, sideband)) = self.ends[end].poll_sideband() {
+        while let Some(taken) = self.ends[end].poll_sideband() {
+            let TakenSideband { channel, record: sideband, .. } = taken;
             let binding = self.ends[end].channels.get(channel).and_then(|c| c.key).unwrap();
             self.sidebands[end].push((binding, sideband));
             if sideband.flushes() {
