@@ -108,10 +108,14 @@ impl HostRole {
         let hold = &mut self.ports[port.get() as usize].hold;
         let gives_up = packet.class().is_some_and(|c| hold.gives_up(now, c, self.longest_hold));
         if !gives_up || self.to_root.room() == 0 {
+            self.switch.comes_again(&packet);
             self.counters.backpressure += 1;
             return Err(Backpressure);
         }
         self.refused = None;
+        if let Some(class) = packet.class() {
+            self.switch.comes_no_more(class);
+        }
         self.counters.given_up += 1;
         if let Some(info) = RequestInfo::of(&packet) {
             let completer = self.switch.device_id(port);

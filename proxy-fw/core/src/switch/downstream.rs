@@ -7,7 +7,7 @@ use super::verdict::{Cause, Counted, DownstreamVerdict as Verdict, PortError};
 use super::{Refusal, VirtualSwitch, Who};
 use crate::time::Instant;
 use tlp_codec::ids::PortId;
-use tlp_codec::tlp::{CplStatus, MsgRouting, Packet, TlpType};
+use tlp_codec::tlp::{Class, CplStatus, MsgRouting, Packet, TlpType};
 
 /// The two address spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +48,12 @@ impl VirtualSwitch {
         if packet.payload_len() > self.upstream.decoded.max_payload {
             return Err(Who::Upstream.refuses(Cause::PayloadTooLarge));
         }
-        if packet.is_poisoned() {
+        let new = self.again == 0 || self.is_new(&packet);
+        if new && packet.is_poisoned() {
             self.poisoned_downstream(&packet);
         }
-        let poisoned = is_poisoned_request(&packet);
-        let verdict = self.routed_downstream(now, packet, out)?;
+        let poisoned = new && is_poisoned_request(&packet);
+        let verdict = self.routed_downstream(now, packet, new, out)?;
         if let (true, Verdict::Forward(port)) = (poisoned, verdict) {
             self.poisoned_leaves_by(port);
         }
@@ -63,6 +64,7 @@ impl VirtualSwitch {
         &mut self,
         now: Instant,
         packet: Packet<&mut [u8]>,
+        new: bool,
         out: &mut impl TlpSink,
     ) -> Result<Verdict, Refusal> {
         match packet.tlp_type() {
@@ -78,7 +80,7 @@ impl VirtualSwitch {
             | TlpType::Swap
             | TlpType::Cas => self.route_address(Space::Memory, &packet),
             TlpType::Cpl | TlpType::CplD | TlpType::CplLk | TlpType::CplDLk => {
-                self.route_completion(&packet)
+                self.route_completion(&packet, new)
             }
             TlpType::Msg(MsgRouting::ByAddress) | TlpType::MsgD(MsgRouting::ByAddress) => {
                 self.route_address(Space::Memory, &packet)
@@ -143,22 +145,53 @@ impl VirtualSwitch {
         }
     }
 
-    fn route_completion(&mut self, packet: &Packet<&mut [u8]>) -> Result<Verdict, Refusal> {
+    fn route_completion(
+        &mut self,
+        packet: &Packet<&mut [u8]>,
+        new: bool,
+    ) -> Result<Verdict, Refusal> {
         let port = self.port_of_bus(packet.requester().bus().get());
         let port = port.ok_or(Who::Upstream.refuses(Cause::UnexpectedCompletion))?;
-        self.count_unsuccessful(packet);
-        if let Some(bit) = received_abort(packet.status()) {
-            self.upstream.config.set(header::COMMAND, bit);
-            self.port_mut(port).bridge.config.set(header::COMMAND, bit);
+        if new {
+            self.count_unsuccessful(packet);
+            if let Some(bit) = received_abort(packet.status()) {
+                self.upstream.config.set(header::COMMAND, bit);
+                self.port_mut(port).bridge.config.set(header::COMMAND, bit);
+            }
         }
         self.leave_by(port, packet)
+    }
+
+    /// There is no room for a TLP that was to be [forwarded](Verdict::Forward): it is handed in once
+    /// more, before any other one of its class. What was noted of it is not noted again.
+    pub fn comes_again(&mut self, packet: &Packet<&[u8]>) {
+        let completion = packet.class() == Some(Class::Completion);
+        let leaves_a_trace =
+            packet.is_poisoned() || completion && packet.status() != CplStatus::Success;
+        if let Some(class) = packet.class().filter(|_| leaves_a_trace) {
+            self.again |= 1 << class as u8;
+        }
+    }
+
+    /// What was to [come again](Self::comes_again) of a class is given up.
+    pub fn comes_no_more(&mut self, class: Class) {
+        self.again &= !(1 << class as u8);
+    }
+
+    /// Whether a TLP is not one that [comes again](Self::comes_again).
+    #[cold]
+    fn is_new(&mut self, packet: &Packet<&mut [u8]>) -> bool {
+        let class = packet.class().map_or(0, |class| 1 << class as u8);
+        let noted = self.again & class != 0;
+        self.again &= !class;
+        !noted
     }
 
     /// A poisoned TLP is passed on; the port that it came in by takes note (PCIe 5.0 sections
     /// 2.7.2.2 and 7.5.1.1.4).
     fn poisoned_downstream(&mut self, packet: &Packet<&mut [u8]>) {
         self.counters.count(Counted::PoisonedPassed);
-        let completion = packet.class() == Some(tlp_codec::tlp::Class::Completion);
+        let completion = packet.class() == Some(Class::Completion);
         let config = &mut self.upstream.config;
         config.set(header::COMMAND, header::DETECTED_PARITY);
         if completion && config.any(header::COMMAND, header::PARITY_RESPONSE) {
@@ -180,7 +213,7 @@ impl VirtualSwitch {
 
 /// Whether data that is asked to be written, or to be taken into account, is poisoned.
 pub(super) fn is_poisoned_request(packet: &Packet<&mut [u8]>) -> bool {
-    packet.is_poisoned() && packet.class() != Some(tlp_codec::tlp::Class::Completion)
+    packet.is_poisoned() && packet.class() != Some(Class::Completion)
 }
 
 /// The status bit of a port that a completion of this status comes in by.

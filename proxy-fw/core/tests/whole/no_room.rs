@@ -119,6 +119,26 @@ fn what_was_refused_is_taken_when_there_is_room() {
     assert_eq!(answers.count(), 1);
 }
 
+/// However often it is handed in (PCIe 5.0 section 2.7.2.2).
+#[test]
+fn what_is_poisoned_and_waits_is_reported_once() {
+    let mut world = World::bound();
+    fill(&mut world);
+    let reported = "switch.poisoned_passed";
+    let write = Repr::new(mem_write(Bdf::default(), FIRST_WINDOW, &[7; 4]));
+    let poisoned = emit(&Repr { poisoned: true, ..write });
+    for _ in 0..3 {
+        assert!(!hand_in(&mut world, &poisoned));
+    }
+    assert_eq!(world.counter(reported), 1);
+    world.turn();
+    assert!(hand_in(&mut world, &poisoned));
+    assert_eq!(world.counter(reported), 1);
+    // The next one is another.
+    assert!(hand_in(&mut world, &poisoned));
+    assert_eq!(world.counter(reported), 2);
+}
+
 #[test]
 fn what_was_refused_is_no_obstacle_to_another() {
     let (mut world, refused) = full_of_reads();

@@ -262,7 +262,8 @@ impl Binding {
         self.function_reset = Some(now);
     }
 
-    /// Whether the function was reset alone since something was asked of it.
+    /// Whether the function was reset alone since something was asked of it: its proxy says so when the
+    /// reset is over, however short the wait was.
     pub(crate) fn forgot(&self, since: Instant) -> bool {
         self.function_reset.is_some_and(|at| since <= at)
     }

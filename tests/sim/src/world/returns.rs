@@ -57,7 +57,7 @@ pub(super) fn came_back(
     if own && !binding.is_sound()
         || causes.doubtful && (is_made_up(tlp) && waited || (causes.said)())
         || is_made_up(tlp)
-            && (causes.no_tags || waited && (binding.forgot(causes.since) || (causes.silence)()))
+            && (causes.no_tags || binding.forgot(causes.since) || waited && (causes.silence)())
     {
         binding.give_up(causes.now, request);
         return Ok(());

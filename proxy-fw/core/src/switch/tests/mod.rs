@@ -13,7 +13,7 @@ mod routing;
 use super::*;
 use std::vec::Vec;
 use tlp_codec::ids::Tag;
-use tlp_codec::tlp::{ByteEnables, Kind, MsgCode, MsgRouting, Repr, TlpType};
+use tlp_codec::tlp::{ByteEnables, Class, Kind, MsgCode, MsgRouting, Repr, TlpType};
 
 /// TLPs that the switch made.
 type Tlps = Vec<Vec<u8>>;

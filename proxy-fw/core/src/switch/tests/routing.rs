@@ -289,6 +289,49 @@ fn the_port_that_a_poisoned_request_leaves_by_says_so() {
     assert_eq!(says(&mut host), (true, true, true));
 }
 
+/// It is one TLP, however often it was handed in, unless it is given up.
+#[test]
+fn what_comes_again_leaves_its_trace_once() {
+    let mut host = Host::ready(1);
+    let mut poisoned = write_of(ROOT, memory_of(0));
+    Packet::new_checked(&mut poisoned[..]).unwrap().set_poisoned(true);
+    let refused = emit(Kind::Completion {
+        completer: bdf(ROOT),
+        requester: bdf(u16::from(bus(0)) << 8),
+        tag: tag(9),
+        status: CplStatus::UnsupportedRequest,
+        bcm: false,
+        byte_count: 4,
+        lower_address: 0,
+        locked: false,
+        data: &[],
+    });
+    let cases = [
+        (poisoned, "switch.poisoned_passed", Class::Posted),
+        (refused, "switch.unsuccessful_completions", Class::Completion),
+    ];
+    for (mut tlp, noted, class) in cases {
+        for times in 1..4 {
+            assert_eq!(host.down(&mut tlp), DownstreamVerdict::Forward(port(0)));
+            assert_eq!(host.counter(noted), 1, "handed in {times} times");
+            host.switch.comes_again(&view(&tlp));
+        }
+        assert_eq!(host.down(&mut tlp), DownstreamVerdict::Forward(port(0)));
+        assert_eq!(host.counter(noted), 1);
+        assert_eq!(host.down(&mut tlp), DownstreamVerdict::Forward(port(0)));
+        assert_eq!(host.counter(noted), 2, "that was the next one");
+        host.switch.comes_again(&view(&tlp));
+        host.switch.comes_no_more(class);
+        assert_eq!(host.down(&mut tlp), DownstreamVerdict::Forward(port(0)));
+        assert_eq!(host.counter(noted), 3, "and that another one");
+    }
+    // What leaves no trace keeps none from leaving its own.
+    let mut write = write_of(ROOT, memory_of(0));
+    assert_eq!(host.down(&mut write), DownstreamVerdict::Forward(port(0)));
+    host.switch.comes_again(&view(&write));
+    assert_eq!(host.switch.again, 0);
+}
+
 #[test]
 fn a_write_to_host_memory_is_seen_to_go_through_by_the_short_way() {
     let mut host = Host::ready(2);
