@@ -5,8 +5,9 @@ use super::conditional::IfMatch;
 use super::extract::{Body, Segments, parse};
 use super::pool::{find_slot, shown_slot, slot_view};
 use super::tables::connected;
+use crate::reconcile::sync::read_slots;
 use crate::types::text::plain;
-use crate::types::{NodeName, Problem, ProblemCode};
+use crate::types::{FunctionAddress, NodeName, Problem, ProblemCode};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -55,14 +56,16 @@ pub(super) async fn recover(
     }
     let session = connected(&manager, address.box_name())?;
     let asked = session.request(Request::Recover(address.slot()), manager.settings.unbind_bound);
-    let state = match *asked.await.map_err(|error| error.problem(session.name()))? {
-        Reply::Slot(state) => state.into(),
-        _ => return Err(session.nonsense().problem(session.name())),
+    let Reply::Slot(_) = *asked.await.map_err(|error| error.problem(session.name()))? else {
+        return Err(session.nonsense().problem(session.name()));
     };
+    // Each function of it has come to something of its own.
+    let table = read_slots(&manager, &session).await;
+    let table = table.map_err(|error| error.problem(session.name()))?;
     let changed = manager.records.apply(|txn| {
-        let functions: Vec<_> = txn.functions(&address).map(|d| d.address.clone()).collect();
-        for function in &functions {
-            txn.device_became(function, state);
+        for entry in table.iter().filter(|entry| entry.valid && entry.slot == address.slot()) {
+            let function = FunctionAddress { slot: address.clone(), function: entry.function };
+            txn.device_became(&function, entry.state.into());
         }
     });
     changed.await?;

@@ -15,7 +15,7 @@ use crate::link::{
 };
 use crate::malformed::Malformed;
 use crate::role::Outgoing;
-use crate::stamps::{StampId, StampKey, StampedTlp, Stamps};
+use crate::stamps::{StampId, StampKey, StampRecord, StampedTlp, Stamps};
 use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
 use heapless::{Deque, Vec};
@@ -485,7 +485,7 @@ impl Node {
 
     /// A page of the stamps.
     pub(crate) fn stamps_page(&self, from: u16) -> Reply {
-        let entries = self.stamps.records().map(|record| Some(record.entry()));
+        let entries = self.stamps.places().map(|record| record.map(StampRecord::entry));
         let (entries, next) = page(entries, from);
         Reply::Stamps { entries, next }
     }

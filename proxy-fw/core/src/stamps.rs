@@ -274,10 +274,10 @@ impl Stamps {
         record.as_mut().filter(|_| *life == id.life)
     }
 
-    /// The stamps that are there, oldest first.
-    pub fn records(&self) -> impl Iterator<Item = &StampRecord> {
-        let (newer, older) = self.ring.split_at(self.next);
-        older.iter().chain(newer).filter_map(|(_, record)| record.as_ref())
+    /// As many places as there may be stamps, and what is in each: a stamp keeps its place as long as it
+    /// is there.
+    pub fn places(&self) -> impl Iterator<Item = Option<&StampRecord>> {
+        self.ring.iter().map(|(_, record)| record.as_ref())
     }
 
     /// Forgets all stamps.
@@ -320,7 +320,7 @@ mod tests {
         stamps.arrived(key(7), Instant::from_nanos(10));
         assert!(stamps.wants_mark());
         stamps.mark(Instant::from_nanos(25));
-        let record = stamps.records().next().unwrap();
+        let record = stamps.places().flatten().next().unwrap();
         assert_eq!(record.at[0], Some(Instant::from_nanos(10)));
         assert_eq!(record.at[1], Some(Instant::from_nanos(25)));
         assert_eq!(record.at[2], None);
@@ -336,8 +336,23 @@ mod tests {
         stamps.mark(Instant::from_nanos(1));
         stamps.sent(old, 5, &[0; 12]);
         stamps.mark(Instant::from_nanos(99));
-        assert!(stamps.records().all(|r| r.at[2].is_none() && r.key == posted(None)));
-        assert_eq!(stamps.records().count(), STAMP_RING);
+        assert!(stamps.places().flatten().all(|r| r.at[2].is_none() && r.key == posted(None)));
+        assert_eq!(stamps.places().flatten().count(), STAMP_RING);
+    }
+
+    /// So that what is read in pages has each that is there all the time.
+    #[test]
+    fn a_stamp_keeps_its_place() {
+        let mut stamps = Stamps::new();
+        for index in 0..STAMP_RING {
+            stamps.arrived(key(index as u16), Instant::ZERO);
+        }
+        let last = STAMP_RING - 1;
+        stamps.arrived(posted(None), Instant::ZERO);
+        let is_last =
+            |record: Option<&StampRecord>| record.is_some_and(|r| r.key == key(last as u16));
+        assert_eq!(stamps.places().position(is_last), Some(last));
+        assert_eq!(stamps.places().count(), STAMP_RING);
     }
 
     #[test]
@@ -347,7 +362,7 @@ mod tests {
         stamps.mark(Instant::from_nanos(1));
         stamps.sent(id, u32::MAX, &[0; 12]);
         stamps.mark(Instant::from_nanos(2));
-        let record = stamps.records().next().unwrap();
+        let record = stamps.places().flatten().next().unwrap();
         assert_eq!(record.key, posted(Some(u32::MAX)));
         assert_eq!(record.at[2], Some(Instant::from_nanos(2)));
     }

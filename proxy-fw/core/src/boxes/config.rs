@@ -11,6 +11,10 @@ use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Packet, Repr};
 /// How long the proxy waits for one answer.
 const ANSWER_BOUND: Duration = Duration::from_millis(500);
 
+/// A proxy that looks at an answer's bound so much later than that is over has stood still itself: whether
+/// the device answers is seen when it is asked once more.
+const STOOD_STILL: Duration = Duration::from_millis(5);
+
 /// How long it waits after a configuration retry status.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -218,6 +222,10 @@ impl Access {
         let got = match self.state {
             State::Ended(got) => got,
             State::Pausing { until } if until <= now => Got::Paused,
+            State::Waiting { want, until, .. } if until + STOOD_STILL < now => {
+                self.state = State::Again { want, at: now };
+                return None;
+            }
             State::Waiting { until, .. } if until <= now => Got::Failed,
             State::ToSend(_) if self.ready_by.is_some_and(|by| by <= now) => Got::Failed,
             _ => return None,

@@ -53,9 +53,8 @@ impl BoxRole {
         }
         match self.slots[slot].function_index(key.function.get()) {
             Some(function) => Ok((slot, function)),
-            None if matches!(self.slots[slot].work, Work::Probe(_)) => {
-                Err(ControlError::NotReady(key.slot))
-            }
+            // It may be there in a moment.
+            None if matches!(self.slots[slot].work, Work::Probe(_)) => Err(ControlError::Busy),
             None if self.slots[slot].functions.is_empty() => {
                 Err(ControlError::Quarantined(key.slot))
             }
@@ -77,7 +76,6 @@ impl BoxRole {
         match entry.state {
             SlotState::Free => {}
             SlotState::Quarantined => return Err(ControlError::Quarantined(key.slot)),
-            SlotState::Probing => return Err(ControlError::NotReady(key.slot)),
             _ => return Err(ControlError::Busy),
         }
         // It may come to need a reset of the whole device, and that would wait for this binding, too.
@@ -122,6 +120,7 @@ impl BoxRole {
         let (slot, function) = match self.place(key) {
             Ok(place) => place,
             Err(ControlError::SlotEmpty(_)) => return Some(Ok(Answer::Slot(SlotState::Empty))),
+            Err(ControlError::Busy) => return Some(Ok(Answer::Slot(SlotState::Probing))),
             Err(error) => return Some(Err(error)),
         };
         let is_erased = self.is_for_eraser(slot, Some(function));
@@ -167,18 +166,22 @@ impl BoxRole {
             self.start_probe(now, index);
             return Some(Ok(Answer::Slot(SlotState::Probing)));
         }
-        let quarantined =
-            self.slots[index].functions.iter().position(|f| f.state == SlotState::Quarantined);
-        match quarantined {
-            Some(function) => {
-                // Whoever asks for it takes it as it is.
-                self.slots[index].functions[function].erased = None;
-                self.set_state(index, function, SlotState::Releasing);
-                self.start_release(now, index, function, Some(id));
-                None
-            }
-            None => Some(Ok(Answer::Slot(self.slots[index].function_state(0).1))),
+        let is_quarantined =
+            |f: &usize| self.slots[index].functions[*f].state == SlotState::Quarantined;
+        let functions = 0..self.slots[index].functions.len();
+        let quarantined: Vec<usize, MAX_FUNCTIONS> = functions.filter(is_quarantined).collect();
+        let Some(&last) = quarantined.last() else {
+            return Some(Ok(Answer::Slot(self.slots[index].function_state(0).1)));
+        };
+        for function in &quarantined {
+            // Whoever asks for it takes it as it is.
+            self.slots[index].functions[*function].erased = None;
+            self.set_state(index, *function, SlotState::Releasing);
+            self.slots[index].functions[*function].release = Pending::Turn;
         }
+        // They are taken in their order.
+        self.start_release(now, index, last, Some(id));
+        None
     }
 
     pub(super) fn outbound(&mut self) -> Option<FromProxy> {

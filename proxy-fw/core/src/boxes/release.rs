@@ -47,9 +47,10 @@ impl BoxRole {
         let entry = &mut self.slots[slot].functions[function];
         entry.binding = None;
         entry.requests.expire_where(now, |_| true);
-        if self.slots[slot].bound_functions() == 0 {
-            // Nobody is left who would end it.
-            self.release_perst(now, slot);
+        // Nobody is left who would end it. What is left to see is whether the function is ready.
+        if self.slots[slot].bound_functions() == 0 && self.release_perst(now, slot) {
+            let entry = &mut self.slots[slot].functions[function];
+            (entry.release, entry.restore_wanted) = (Pending::Readiness, false);
         }
         self.expire(now, slot);
     }
@@ -63,7 +64,9 @@ impl BoxRole {
         operation: Option<OperationId>,
     ) {
         let entry = &mut self.slots[slot].functions[function];
-        entry.release = Pending::Turn;
+        if entry.release != Pending::Readiness {
+            entry.release = Pending::Turn;
+        }
         if operation.is_some() {
             entry.release_operation = operation;
         }

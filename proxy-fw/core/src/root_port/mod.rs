@@ -104,6 +104,7 @@ impl RootPort {
             _ => false,
         };
         self.interrupt |= due;
+        self.show_link();
         (was_up && !self.is_link_up()).then_some(Effect::LinkDown)
     }
 
@@ -112,6 +113,13 @@ impl RootPort {
         self.bridge.reset(kind);
         self.waiting = None;
         self.interrupt = false;
+        self.show_link();
+    }
+
+    /// Data Link Layer Link Active (PCIe 5.0 section 7.5.3.8).
+    fn show_link(&mut self) {
+        let state = if self.is_link_up() { express::LINK_ACTIVE } else { 0 };
+        self.bridge.config.put(express::LINK_CONTROL, express::LINK_ACTIVE, state);
     }
 
     /// Whether the link below is up: neither in reset nor disabled.

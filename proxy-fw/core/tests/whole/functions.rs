@@ -80,7 +80,10 @@ fn nothing_of_a_device_is_lent_before_the_look_at_it_is_over() {
     while world.device.holds() {
         for function in 0..2 {
             let asked = world.ask_box(Request::BindSlot(slot_binding(key_of(function, 1))));
-            assert_eq!(asked, Err(ControlError::NotReady(slot(1))), "after {looks} answers");
+            assert_eq!(asked, Err(ControlError::Busy), "after {looks} answers");
+            // What is not lent is not there to be taken back, whoever asks again for that.
+            let taken = world.ask_box(Request::UnbindSlot(key_of(function, 1)));
+            assert_eq!(taken, Ok(Reply::Slot(SlotState::Probing)), "after {looks} answers");
         }
         assert!(states(&world).iter().all(|state| *state == SlotState::Probing));
         world.device.answer(Manner::Answers);
@@ -488,6 +491,41 @@ fn a_function_that_does_not_come_back_from_the_common_reset_is_quarantined() {
     assert_eq!(last, Ok(Reply::Slot(SlotState::Quarantined)));
     world.run(Duration::from_secs(4));
     assert_eq!(states(&world), [SlotState::Quarantined; 2]);
+}
+
+#[test]
+fn all_functions_of_a_quarantined_slot_are_tried_again() {
+    let mut world = two_functions(false);
+    lose_host(&mut world);
+    world.ask_box(Request::UnbindSlot(key_of(0, 1))).unwrap();
+    world.device.manner = Manner::Silent;
+    world.ask_box(Request::UnbindSlot(key_of(1, 1))).unwrap();
+    world.run(Duration::from_secs(4));
+    let again = world.ask_box(Request::Recover(slot(1)));
+    assert_eq!(again, Ok(Reply::Slot(SlotState::Quarantined)));
+    assert_eq!(states(&world), [SlotState::Quarantined; 2]);
+    world.device.manner = Manner::Answers;
+    assert_eq!(world.ask_box(Request::Recover(slot(1))), Ok(Reply::Slot(SlotState::Free)));
+    assert_eq!(states(&world), [SlotState::Free; 2]);
+}
+
+/// Only who looks knows whether a device answers: a proxy that stood still asks once more.
+#[test]
+fn a_device_is_not_blamed_for_a_box_that_stands_still() {
+    for answers_late in [false, true] {
+        let mut world = looked_at();
+        assert!(world.device.holds());
+        world.now = world.now + Duration::from_secs(10);
+        if answers_late {
+            world.device.answer(Manner::Answers);
+        }
+        world.device.manner = Manner::Answers;
+        world.run(Duration::from_millis(100));
+        assert_eq!(states(&world), [SlotState::Free; 2], "answers late: {answers_late}");
+    }
+    let mut world = looked_at();
+    world.run(Duration::from_secs(10));
+    assert_eq!(states(&world), [SlotState::Quarantined], "it did look");
 }
 
 /// The other one, free for long, was reset with it and is not what it was.

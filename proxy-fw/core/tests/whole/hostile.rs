@@ -382,9 +382,18 @@ fn perst_ends_with_the_binding_of_the_host_that_holds_it() {
     let (mut world, mut liar) = lent_to_a_liar();
     liar.say(&mut world, &Lie::Sideband(Sideband::PerstAssert));
     assert!(world.device.perst);
-    let released = world.ask_box(Request::UnbindSlot(key(1)));
-    assert_eq!(released, Ok(Reply::Slot(SlotState::Free)));
+    world.device.received.clear();
+    let id = OperationId(u64::MAX);
+    world.boxes.handle_control(world.now, id, Term(1), &Request::UnbindSlot(key(1)));
+    world.run(Duration::from_millis(99));
     assert!(!world.device.perst);
+    // PCIe 5.0 section 6.6.1.
+    assert_eq!(world.device.received, [vec![0; 0]; 0], "a device just out of reset is left alone");
+    world.run(Duration::from_millis(2));
+    let released = Ok(Reply::Slot(SlotState::Free));
+    assert!(world.box_messages.contains(&FromProxy::Response { id, result: released }));
+    let again = world.ask_box(Request::BindSlot(slot_binding(key(2))));
+    assert_eq!(again, Ok(Reply::Done), "free is free");
 }
 
 fn second() -> BindingKey {

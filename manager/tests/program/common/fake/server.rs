@@ -138,7 +138,7 @@ impl Server {
                 let node = state.node;
                 let slot = slot_of(state, erase.key.slot)?;
                 if slot.state == SlotState::Probing {
-                    return Err(ControlError::NotReady(erase.key.slot));
+                    return Err(ControlError::Busy);
                 }
                 if serial_of(node, erase.key.slot.get() - 1, slot) != erase.serial {
                     return Err(ControlError::SlotEmpty(erase.key.slot));
@@ -183,7 +183,7 @@ fn bind_slot(state: &mut State, binding: SlotBinding) -> Result<Reply, ControlEr
     match slot.state {
         SlotState::Empty => return Err(ControlError::SlotEmpty(binding.key.slot)),
         SlotState::Quarantined => return Err(ControlError::Quarantined(binding.key.slot)),
-        SlotState::Probing => return Err(ControlError::NotReady(binding.key.slot)),
+        SlotState::Probing => return Err(ControlError::Busy),
         _ => {}
     }
     if let Some(there) = &slot.bound {

@@ -511,13 +511,13 @@ fn sampled_tlps_are_stamped_at_both_ends() {
     let now = pair.now;
     pair.ends[0].send_tlp(now, channel, meta, &[1; 16]).unwrap();
     pair.run_for(MS);
-    let sent = *pair.stamps[0].records().next().unwrap();
+    let sent = *pair.stamps[0].places().flatten().next().unwrap();
     assert!(sent.at[Stage::Sent as usize].is_some());
-    let came = *pair.stamps[1].records().next().unwrap();
+    let came = *pair.stamps[1].places().flatten().next().unwrap();
     assert_eq!((came.key.tlp, came.key.from_host), (tlp, true));
     assert!(came.at[Stage::Received as usize].is_some());
     pair.stamps[1].mark(pair.now);
-    let came = *pair.stamps[1].records().next().unwrap();
+    let came = *pair.stamps[1].places().flatten().next().unwrap();
     assert!(came.at[Stage::Decoded as usize].is_some());
     let channel = pair.ends[1].channel_of(&key).unwrap();
     let (received, _) = pair.take(1, channel, ClassSet::ALL).unwrap();
@@ -531,7 +531,7 @@ fn sampled_tlps_are_stamped_at_both_ends() {
     let now = pair.now;
     pair.ends[1].send_tlp(now, channel, answer, &[2; 12]).unwrap();
     pair.run_for(MS);
-    let back = pair.stamps[0].records().last().unwrap();
+    let back = pair.stamps[0].places().flatten().last().unwrap();
     assert_eq!((back.key.tlp, back.key.from_host), (StampedTlp::Completion(outstanding), true));
 }
 
@@ -551,14 +551,14 @@ fn the_stamps_of_posted_tlps_join_by_the_sequence_of_their_record() {
             pair.drain_for(Duration::from_secs(1)).unwrap();
         }
         let joined = |end: usize| -> Vec<_> {
-            let keys = pair.stamps[end].records().map(|record| record.key);
+            let keys = pair.stamps[end].places().flatten().map(|record| record.key);
             keys.map(|key| (key.binding, key.from_host, key.tlp)).collect()
         };
         assert_eq!(joined(0), joined(1));
         assert_eq!(joined(0).len(), 3);
         assert!(joined(0).iter().all(|(.., tlp)| matches!(tlp, StampedTlp::Posted(Some(_)))));
         let second = |end: usize, stage: Stage| {
-            pair.stamps[end].records().nth(1).and_then(|r| r.at[stage as usize]).unwrap()
+            pair.stamps[end].places().flatten().nth(1).and_then(|r| r.at[stage as usize]).unwrap()
         };
         assert!(second(1, Stage::Received) > second(0, Stage::Sent) + MS, "it was sent again");
     }
