@@ -3,7 +3,8 @@
 //! Whose time a copy's delay is: the stream's, where the call only puts the copy into it; the CPU's,
 //! where the call returns when the copy has ended. The driver copies pageable memory itself, through
 //! buffers of its own (CUDA Driver API, "API synchronization behavior"): up to 64 KB to the device
-//! is staged and the call returns; more, and any copy to pageable memory, holds up the call.
+//! is staged and the call returns; more, and any copy to pageable memory, holds up the call. A
+//! synchronous one is staged when its turn in the stream has come: what was there is waited for.
 
 use perf_core::{Fact, Kind, Nanos, STAGED_AT_ONCE};
 
@@ -47,6 +48,8 @@ pub(crate) struct Moves {
     captured: bool,
     /// Whether the call returns when they have ended.
     waits: bool,
+    /// Whether it waits for what is in the stream before them, at least, and there is something.
+    in_turn: bool,
 }
 
 /// One kind of copies, as nearly every call does, or several.
@@ -146,7 +149,7 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
     let synchronous = stream_of(hook, frame).is_none();
     let captured = captures::is_captured(session, stream);
     let nothing = What::One(Kind::HostToHost, Part::default());
-    let mut moves = Moves { what: nothing, stream, captured, waits: false };
+    let mut moves = Moves { what: nothing, stream, captured, waits: false, in_turn: false };
     // Forms from before CUDA 3.2 describe a copy otherwise; they are for 32-bit devices.
     if hook.since < 3020 && hook.position(Role::Description).is_some() {
         return After::Nothing;
@@ -168,6 +171,18 @@ pub(crate) fn begin(session: &Session, hook: &Hook, frame: &Frame) -> After {
         doorbell(session, stream);
     }
     After::Moves(moves)
+}
+
+/// Whether nothing is left to wait for before what a synchronous call puts into a default stream; it
+/// is taken to be so where nobody wants to know, or where asking would spoil a capture.
+pub(crate) fn turn_has_come(session: &Session, stream: Stream) -> bool {
+    let driver = &session.driver;
+    // The thread's own stream does not say that it waits for the legacy one, which does say for which
+    // others it waits.
+    let legacy = Stream { handle: real::pointer(0), per_thread: false };
+    session.extra(Kind::Synchronise, 0) == Nanos::ZERO
+        || captures::any(session)
+        || (driver.is_idle(stream) && (!stream.per_thread || driver.is_idle(legacy)))
 }
 
 impl Moves {
@@ -200,6 +215,8 @@ impl Moves {
             Kind::HostToDevice | Kind::DeviceToHost => synchronous || is_pageable,
             _ => false,
         };
+        let staged = kind == Kind::HostToDevice && is_pageable && !self.waits;
+        self.in_turn = self.in_turn || (staged && !turn_has_come(session, self.stream));
         // Pinned, one that costs no more would save nothing.
         if is_pageable && self.waits && extra != Nanos::ZERO {
             session.ledger.add(Fact::PageableBytes, copy.bytes);
@@ -291,7 +308,7 @@ pub(crate) fn end(session: &Session, moves: &Moves, result: Result32) {
     if result != SUCCESS {
         return;
     }
-    if moves.waits && !moves.captured {
+    if (moves.waits || moves.in_turn) && !moves.captured {
         delay::on_cpu(session, Kind::Synchronise, session.extra(Kind::Synchronise, 0));
         session.ledger.tick();
     }

@@ -223,9 +223,10 @@ fn every_way_is_caught_once() {
         assert_eq!(ledger.row(Kind::DeviceToDevice).delays, 0);
         assert_eq!(ledger.row(Kind::Memset).bytes, 40 + 40);
         assert_eq!(ledger.row(Kind::HostCallback).added, 5_600);
-        // The stream's and those of the copies that held up their call.
+        // The stream's, those of the copies that held up their call, and of the one that was staged in
+        // its turn.
         assert_eq!(ledger.row(Kind::Synchronise).calls, 1);
-        assert_eq!(ledger.row(Kind::Synchronise).delays, 3);
+        assert_eq!(ledger.row(Kind::Synchronise).delays, 4);
         assert_eq!(ledger.fact(Fact::GpuDelays), expected.len() as u64);
         assert_eq!(ledger.fact(Fact::PutDelays), expected.len() as u64);
         assert_eq!(ledger.fact(Fact::LostDelays), 0);
@@ -291,7 +292,7 @@ fn a_copy_that_costs_nothing_more_is_waited_for_as_before() {
     let under = run(Before::Shim, "rtt=6800,measure=0,off=htod+dtoh", WAYS[1]);
     let ledger = under.ledger();
     assert_eq!(ledger.row(Kind::HostToDevice).delays + ledger.row(Kind::DeviceToHost).delays, 0);
-    assert_eq!(ledger.row(Kind::Synchronise).delays, 3);
+    assert_eq!(ledger.row(Kind::Synchronise).delays, 4);
     // And one whose wait costs nothing more takes its own time.
     let under = run(Before::Shim, "rtt=6800,measure=0,off=sync", WAYS[1]);
     let ledger = under.ledger();
@@ -299,6 +300,32 @@ fn a_copy_that_costs_nothing_more_is_waited_for_as_before() {
         (ledger.row(Kind::HostToDevice).delays, ledger.row(Kind::Synchronise).delays),
         (3, 0)
     );
+}
+
+#[test]
+fn a_staged_copy_sees_late_what_it_waited_for() {
+    // One in the legacy stream and one in the thread's own, which waits for that; with nothing left
+    // there none is late.
+    let delays = |settings: &str| {
+        let under = run(Before::Shim, settings, &["client", "turn"]);
+        let ledger = under.ledger();
+        assert_eq!(ledger.row(Kind::HostToDevice).calls, 6);
+        ledger.row(Kind::Synchronise).delays
+    };
+    assert_eq!(delays(SETTINGS), 2);
+    assert_eq!(delays("rtt=6800,measure=0,off=htod"), 2);
+    assert_eq!(delays("rtt=6800,measure=0,off=sync"), 0);
+}
+
+#[test]
+fn a_pushed_copy_sees_late_what_the_threads_own_stream_waited_for() {
+    for (reached, delays) in [(&[][..], 1), (&[("REACHED", "1")], 0)] {
+        let settings = "rtt=6800,measure=0,push=1024-65536";
+        let under = run_with(Before::Shim, settings, &["client", "push turn"], reached);
+        let ledger = under.ledger();
+        assert_eq!(ledger.fact(Fact::PushedBytes), 4096);
+        assert_eq!(ledger.row(Kind::Synchronise).delays, delays);
+    }
 }
 
 #[test]

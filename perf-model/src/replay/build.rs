@@ -244,12 +244,20 @@ impl<'t> Build<'t> {
     }
 
     /// What is in the driver's buffer when the call returns waited for what was in the stream before
-    /// it, and not for its own end.
+    /// it, and not for its own end. Where something was, the CPU saw the end of that.
     fn waits_for_turn(&mut self, at: u32, call: &Call, node: Node) -> Option<u64> {
         let own = self.asked[at as usize].filter(|own| self.begun[*own as usize])?;
         let start = self.graph.native(Point::Start, own);
+        let stream = self.trace.operations[own as usize].stream;
+        let before = self.queues[stream.index()].before(self.trace, CallId::of(at as usize));
+        let in_stream =
+            before.is_some_and(|before| self.graph.native(Point::End, before) > call.start);
+        // The legacy default stream waits for others, which shows in when the copy began.
+        let launch = self.typical.launch.max(0).cast_unsigned();
+        let waited = in_stream || start > call.start + launch + UNEXPLAINED;
+        let between = if waited { Between::Seen } else { Between::Nothing };
         (start <= call.end() + ROUNDING).then(|| {
-            self.add(node, Point::Start, own, i64::MAX, Between::Nothing);
+            self.add(node, Point::Start, own, i64::MAX, between);
             start
         })
     }

@@ -13,9 +13,10 @@ mod store;
 use core::sync::atomic::Ordering;
 use std::sync::Mutex;
 
-use perf_core::{Fabric, Fact, Kind, Nanos, PushCopies, Text};
+use perf_core::{Fabric, Fact, Kind, PushCopies, Text};
 
 use crate::arch::Frame;
+use crate::copies::turn_has_come;
 use crate::driver::{SUCCESS, Stream};
 use crate::session::Session;
 use crate::table::{Class, Hook, Role};
@@ -114,11 +115,11 @@ fn count(session: &Session, bytes: u64) {
 fn in_turn(session: &Session, stream: Stream, may_wait: bool) -> Option<bool> {
     let driver = &session.driver;
     if may_wait {
-        let waits = session.extra(Kind::Synchronise, 0) != Nanos::ZERO && !driver.is_idle(stream);
+        let waits = !turn_has_come(session, stream);
         // Recorded in the default stream, an event comes after all that the copy would.
         return driver.wait_for(stream).then_some(waits);
     }
-    // A default stream waits for others, which it does not say.
+    // A default stream waits for others: nobody but the driver keeps the order of those.
     let legacy = Stream { handle: real::pointer(0), per_thread: false };
     let is_free = !stream.is_default() && driver.is_idle(stream) && driver.is_idle(legacy);
     is_free.then_some(false)

@@ -219,6 +219,15 @@ int main(int count, char **arguments) {
         find("cuMemcpyDtoH_v2")(pageable, (word)device, (word)0);
         find("cuMemcpyHtoD_v2")((word)device, pinned, (word)0);
         find("cuMemcpyDtoHAsync_v2")(pageable, (word)device, (word)0, (word)5);
+    } else if (!strcmp(what, "turn")) {
+        for (int left = 1; left >= 0; left--) {
+            find("testWaiting")(left);
+            find("cuMemcpyHtoD_v2")((word)device, pageable, (word)8);
+            find("cuMemcpyHtoD_v2_ptds")((word)device, pageable, (word)8);
+            find("cuMemcpyHtoDAsync_v2")((word)device, pageable, (word)8, (word)0);
+        }
+    } else if (!strcmp(what, "push turn")) {
+        find("cuMemcpyHtoD_v2_ptds")((word)device, pinned, (word)4096);
     } else if (!strcmp(what, "idle")) {
         launch(run, 7, 5);
         find("testWaiting")(0);

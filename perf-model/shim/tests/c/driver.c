@@ -75,6 +75,7 @@ COPY(cuMemcpyAsync)
         (void)to; (void)from; say(#symbol, "-", bytes); return 0;                                  \
     }
 COPY_NOW(cuMemcpyHtoD_v2)
+COPY_NOW(cuMemcpyHtoD_v2_ptds)
 COPY_NOW(cuMemcpyDtoH_v2)
 
 int cuMemcpyBatchAsync(word *to, word *from, word *bytes, word count, void *attributes,
@@ -118,6 +119,8 @@ static _Thread_local int mode;
 int cuThreadExchangeStreamCaptureMode(int *other) { int old = mode; mode = *other; *other = old; return 0; }
 static void asks(const char *what) { if (getenv("GLOBAL") && mode != 2) say("ends a capture:", what, 0); }
 int cuStreamQuery(word stream) { asks("cuStreamQuery"); say("cuStreamQuery", name_of(stream), waiting); return waiting ? 600 : 0; }
+// The thread's own stream has ended; that it waits for the legacy one it does not say.
+int cuStreamQuery_ptsz(word stream) { return stream ? cuStreamQuery(stream) : 0; }
 int cuEventSynchronize(word event) { asks("cuEventSynchronize"); say("cuEventSynchronize", "-", event); return 0; }
 int cuEventQuery(word event) { asks("cuEventQuery"); say("cuEventQuery", "-", event); return waiting ? 600 : 0; }
 int cuLaunchHostFunc(word stream, void (*f)(void *), void *data) { say("cuLaunchHostFunc", name_of(stream), 0); f(data); return 0; }

@@ -247,15 +247,27 @@ fn a_copy_that_is_staged_at_once_holds_up_its_call_no_more_than_a_pinned_one() {
 }
 
 #[test]
-fn a_synchronous_copy_that_is_staged_waits_for_its_turn() {
-    // A kernel of 50 us, then a copy from pageable memory, whose call waits for the kernel.
-    let text = "start_ns,duration_ns,kind,stream,bytes,name,correlation,thread,memory\n\
-                0,3000,launch,,,cuLaunchKernel,1,1,\n6000,50000,kernel,7,,k,1,,\n\
-                4000,60000,call,,,cuMemcpyHtoD,2,1,\n57000,3000,htod,7,4096,c,2,,pageable\n";
-    let trace = read(text);
-    let graph = Graph::of(&trace);
-    let played = graph.play(&scenario(settings(6_800)));
-    assert_eq!(played.calls[1].end - trace.calls[1].end(), 5_600);
+fn a_synchronous_copy_that_is_staged_waits_for_its_turn_and_sees_it_late() {
+    let fabric = settings(6_800);
+    let seen = fabric.extra(Kind::Synchronise, 0).0;
+    assert!(seen > 0);
+    let later = |kernel: &str, copied: u64, returned: u64| {
+        let text = format!(
+            "start_ns,duration_ns,kind,stream,bytes,name,correlation,thread,memory\n\
+             0,3000,launch,,,cuLaunchKernel,1,1,\n6000,{kernel},,k,1,,\n\
+             14000,{},call,,,cuMemcpyHtoD,2,1,\n{copied},3000,htod,7,4096,c,2,,pageable\n",
+            returned - 14_000
+        );
+        let trace = read(&text);
+        let graph = Graph::of(&trace);
+        let played = graph.play(&scenario(fabric));
+        played.calls[1].end - trace.calls[1].end()
+    };
+    // A kernel of 50 us, whose end the call waits for; in another stream it is the kernel's own end.
+    assert_eq!(later("50000,kernel,7", 57_000, 64_000), 5_600 + seen);
+    assert_eq!(later("50000,kernel,8", 57_000, 64_000), seen);
+    // One that had ended before the call is nothing to wait for.
+    assert_eq!(later("2000,kernel,7", 20_000, 24_000), 0);
 }
 
 #[test]
