@@ -1,7 +1,7 @@
 //! What is read of a card while its program uses the flash.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use card_regs::spi::{Control, Window};
@@ -9,7 +9,7 @@ use sim_card::Card;
 use sim_card::card::{FLASH_BASE, RAM_BASE, SPI_BASE};
 use sim_card::iss::{Bus, DebugCause, Width};
 
-use crate::sim::{Bench, Said, SimCard, board, label, pulled_cable, read};
+use crate::sim::{Bench, Said, SimCard, board, label, pulled_cable, read, watched_cable};
 
 /// Where the program writes its flash: behind all regions.
 const WRITTEN: u32 = FLASH_BASE + 0x0100_0000;
@@ -317,11 +317,17 @@ fn who_interrupts_the_wait_for_a_halted_card_is_told_that_it_is_halted() {
         card.board.write(FLASH_BASE, Width::Word, 0x0070_0070).unwrap();
         card.hart.halt(DebugCause::HaltRequest);
         let card = SimCard::start(card);
-        let said = bench.interrupt_at("-INT", card.address, arguments, |process| {
-            let holds = holds_signals(process);
-            // What it holds them for has begun then.
-            std::thread::sleep(Duration::from_millis(if holds { 200 } else { 0 }));
-            holds
+        // The next answer that it asks for once it holds signals is of the wait: those before it had.
+        let (program, waits) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (process, seen) = (Arc::clone(&program), Arc::clone(&waits));
+        let cable = watched_cable(card.address, move |bytes| {
+            let asks = bytes.contains(&b'R') && holds_signals(process.load(Ordering::Relaxed));
+            seen.fetch_or(asks, Ordering::Relaxed);
+            false
+        });
+        let said = bench.interrupt_at("-INT", cable, arguments, |process| {
+            program.store(process, Ordering::Relaxed);
+            waits.load(Ordering::Relaxed)
         });
         Said::new(said).failed(1, "it was interrupted; the card is halted, as it was");
         assert!(bench.files().is_empty() && card.stop().hart.is_halted());

@@ -129,13 +129,22 @@ pub(crate) fn pulled_cable(
     card: SocketAddr,
     when: impl Fn() -> bool + Send + 'static,
 ) -> SocketAddr {
+    watched_cable(card, move |_| when())
+}
+
+/// A cable to a card on which this sees what is sent to the card before that does, and pulls it when
+/// true.
+pub(crate) fn watched_cable(
+    card: SocketAddr,
+    pulls: impl Fn(&[u8]) -> bool + Send + 'static,
+) -> SocketAddr {
     serve(move |mut near| {
         let mut far = TcpStream::connect(card).unwrap();
         let (mut answers, mut back) = (far.try_clone().unwrap(), near.try_clone().unwrap());
         std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
         let mut bytes = [0; 4096];
         while let Ok(some @ 1..) = near.read(&mut bytes) {
-            if when() || far.write_all(&bytes[..some]).is_err() {
+            if pulls(&bytes[..some]) || far.write_all(&bytes[..some]).is_err() {
                 break;
             }
         }
