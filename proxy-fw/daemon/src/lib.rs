@@ -8,6 +8,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod fabric;
+mod hold;
 pub mod idle;
 pub mod logs;
 pub mod plane;

@@ -4,6 +4,7 @@
 use crate::clock::Clock;
 use crate::control::{ControlHandle, Inbound};
 use crate::fabric::net_address;
+use crate::hold::Hold;
 use crate::idle::{Idle, Spin};
 use proxy_core::limits::MAX_FRAME;
 use proxy_core::role::{Outgoing, Role};
@@ -26,10 +27,6 @@ const LOOKS_A_HINT: usize = 8;
 
 /// How long frames that keep coming can keep timers and the manager's messages waiting.
 const LOOK_AROUND: Duration = Duration::from_micros(5);
-
-/// How long a port without room holds up the frames of the others. Then its frame is lost, and the
-/// link sees to it.
-const LONGEST_HOLD: Duration = Duration::from_millis(1);
 
 /// Frames sent in one turn, so that receiving is never starved.
 const SEND_BATCH: usize = 64;
@@ -57,8 +54,10 @@ pub struct Plane<R: Role> {
     ports: Vec<Option<Box<dyn Port>>>,
     control: ControlHandle,
     frame: Box<[u8; MAX_FRAME]>,
-    /// A frame that the port had no room for, and since when.
-    unsent: Option<(Written, Instant)>,
+    /// A frame that the port had no room for.
+    unsent: Option<Written>,
+    /// Whether it is waited for still; one for each path.
+    holds: Vec<Hold>,
     /// When timers and the manager's messages were last looked at.
     looked_around: Instant,
     idle: Idle,
@@ -81,6 +80,7 @@ impl<R: Role> Plane<R> {
             role,
             clock: Clock::default(),
             latest: Instant::ZERO,
+            holds: ports.iter().map(|_| Hold::default()).collect(),
             ports: ports.into_iter().map(Some).collect(),
             control,
             frame: Box::new([0; MAX_FRAME]),
@@ -248,20 +248,16 @@ impl<R: Role> Plane<R> {
     pub fn transmit(&mut self) -> Result<bool, NetError> {
         let mut any = false;
         for _ in 0..SEND_BATCH {
-            let (frame, since) = match self.unsent.take() {
+            let frame = match self.unsent.take() {
                 Some(unsent) => unsent,
                 None => match self.next_frame()? {
-                    Some(frame) => (frame, self.latest),
+                    Some(frame) => frame,
                     None => break,
                 },
             };
             any = true;
             if !self.send(frame)? {
-                if self.latest.saturating_since(since) < LONGEST_HOLD {
-                    self.unsent = Some((frame, since));
-                } else {
-                    self.frames_refused += 1;
-                }
+                self.unsent = Some(frame);
                 break;
             }
         }
@@ -315,7 +311,7 @@ impl<R: Role> Plane<R> {
         Ok(())
     }
 
-    /// Whether the port took the frame, or nobody can.
+    /// Whether the port took the frame, or nobody can: else it is to be sent again.
     fn send(&mut self, Written { outgoing, placed }: Written) -> Result<bool, NetError> {
         let path = outgoing.path.get() as usize;
         let address = self.role.peer_paths(outgoing.peer).get(path).map(net_address);
@@ -334,7 +330,13 @@ impl<R: Role> Plane<R> {
         };
         match sent {
             Ok(Sent::Queued) => Ok(true),
-            Ok(Sent::Full) => Ok(false),
+            Ok(Sent::Full) => {
+                let counted = port.counters();
+                let others = self.ports.iter().flatten().count() > 1;
+                let lost = self.holds[path].is_over(self.latest, counted.sent_frames, others);
+                self.frames_refused += u64::from(lost);
+                Ok(lost)
+            }
             Err(error @ (NetError::WrongAddress { .. } | NetError::TooLong { .. })) => {
                 // The link sends again, and gives up in its time.
                 self.frames_refused += 1;
@@ -507,6 +509,108 @@ mod tests {
             assert!(plane.send(Written { outgoing, placed: false }).unwrap());
             assert_eq!([plane.frames_unroutable, plane.frames_lost], counted);
         }
+    }
+
+    /// A port of an interface that throws away what it is given: now and then it has room for another
+    /// frame, and none leaves it.
+    struct Wasteful(MemoryPort, u32);
+
+    impl Port for Wasteful {
+        fn local_address(&self) -> Address {
+            self.0.local_address()
+        }
+
+        fn mtu(&self) -> usize {
+            self.0.mtu()
+        }
+
+        fn send(&mut self, _: &Address, _: &[u8]) -> Result<Sent, NetError> {
+            self.1 += 1;
+            Ok(if self.1.is_multiple_of(3) { Sent::Queued } else { Sent::Full })
+        }
+
+        fn flush(&mut self) -> Result<(), NetError> {
+            Ok(())
+        }
+
+        fn receive(
+            &mut self,
+            _: &mut dyn FnMut(&proxy_net::Origin, &[u8]),
+        ) -> Result<usize, NetError> {
+            Ok(0)
+        }
+
+        fn wait(&mut self, timeout: Duration) -> Result<(), NetError> {
+            self.0.wait(timeout)
+        }
+
+        fn interest(&self) -> Option<(std::os::fd::BorrowedFd<'_>, bool)> {
+            None
+        }
+
+        fn counters(&self) -> proxy_net::Counters {
+            self.0.counters()
+        }
+    }
+
+    /// A plane with these ports, which knows a peer behind as many; and a frame for it on each path.
+    fn plane_to_peer(ports: Vec<Box<dyn Port>>) -> (Plane<BoxRole>, impl Fn(u8) -> Written) {
+        let (control, ..) = ControlHandle::pair();
+        let role = BoxRole::new(&BoxConfig { slots: 1, ..BoxConfig::default() });
+        let [own, peer] = [7, 8].map(|node| NodeId::new(node).unwrap());
+        // In memory: the port with number 1.
+        let there = PathAddress::Udp4 { ip: [0; 4], port: 1 };
+        let paths = ports.iter().map(|_| there).collect();
+        let mut plane = Plane::new(role, ports, control, Spin::always(LONGEST_SLEEP));
+        plane.role.set_node(own);
+        let request = Request::SetPeer(Peer { node: peer, incarnation: 1, paths, mtu: 1500 });
+        plane.role.handle_control(Instant::ZERO, OperationId(1), Term(1), &request);
+        let frame = move |path| {
+            let path = PathId::new(path).unwrap();
+            Written { outgoing: Outgoing { peer, path, len: 64 }, placed: false }
+        };
+        (plane, frame)
+    }
+
+    #[test]
+    fn a_port_that_is_stuck_holds_up_the_others_once() {
+        let hold = Duration::from_millis(1);
+        for wasteful in [false, true] {
+            let (stuck, mut reader) = MemoryPort::pair(MAX_FRAME, 1);
+            let (other, mut far) = MemoryPort::pair(MAX_FRAME, 100);
+            let stuck: Box<dyn Port> =
+                if wasteful { Box::new(Wasteful(stuck, 0)) } else { Box::new(stuck) };
+            let (mut plane, frame) = plane_to_peer(vec![stuck, Box::new(other)]);
+            // One that its queue still has room for.
+            assert!(wasteful || plane.send(frame(0)).unwrap());
+            assert!(!plane.send(frame(0)).unwrap(), "it is waited for");
+            plane.latest = plane.latest + hold;
+            for _ in 0..30 {
+                assert!(plane.send(frame(0)).unwrap() && plane.send(frame(1)).unwrap());
+            }
+            assert_eq!(plane.frames_refused, if wasteful { 20 } else { 30 });
+            assert_eq!(far.receive(&mut |_, _| {}).unwrap(), 30);
+            if !wasteful {
+                // It goes on, and is waited for again.
+                assert_eq!(reader.receive(&mut |_, _| {}).unwrap(), 1);
+                assert!(plane.send(frame(0)).unwrap() && !plane.send(frame(0)).unwrap());
+                assert_eq!(plane.frames_refused, 30);
+            }
+        }
+    }
+
+    #[test]
+    fn where_there_is_one_port_each_frame_waits_for_it() {
+        let (port, _reader) = MemoryPort::pair(MAX_FRAME, 1);
+        let (mut plane, frame) = plane_to_peer(vec![Box::new(port)]);
+        assert!(plane.send(frame(0)).unwrap());
+        for refused in 0..3 {
+            assert!(!plane.send(frame(0)).unwrap());
+            assert_eq!(plane.frames_refused, refused);
+            plane.latest = plane.latest + Duration::from_millis(1);
+            assert!(plane.send(frame(0)).unwrap());
+        }
+        assert_eq!(plane.frames_refused, 3);
     }
 
     /// A port whose transport has no room once.
