@@ -372,15 +372,23 @@ impl Driver {
         (result == SUCCESS).then_some(device)
     }
 
-    /// The name of the current context's device.
-    pub(crate) fn name_of_device(&self) -> Option<String> {
-        let device = self.current_device()?;
+    /// A device's name.
+    pub(crate) fn name_of(&self, device: c_int) -> Option<String> {
         let mut name = [0_u8; 128];
         // SAFETY: the name is written here, with its end, in at most as many bytes.
         let result =
             unsafe { self.device_name?(name.as_mut_ptr().cast(), name.len() as c_int, device) };
         let name = CStr::from_bytes_until_nul(&name).ok()?;
         (result == SUCCESS).then(|| name.to_string_lossy().into_owned())
+    }
+
+    /// Which device it is, for people: a process may have several.
+    pub(crate) fn which(&self, device: Option<c_int>) -> String {
+        let Some(device) = device else { return "a device that the driver does not name".into() };
+        match self.name_of(device) {
+            Some(name) => format!("device {device} ({name})"),
+            None => format!("device {device}"),
+        }
     }
 }
 

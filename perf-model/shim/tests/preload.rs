@@ -526,6 +526,19 @@ fn a_context_that_comes_back_gets_a_kernel_of_its_own() {
 }
 
 #[test]
+fn what_is_said_of_a_context_names_its_device() {
+    let (command, variables) = (["client", "two contexts"], [("NO_MODULE", "1")]);
+    let under = run_with(Before::Shim, SETTINGS, &command, &variables);
+    let ledger = under.ledger();
+    assert_eq!((ledger.fact(Fact::GpuDelays), ledger.fact(Fact::LostDelays)), (1, 1));
+    assert_eq!(ledger.text(Text::Device), "Test GPU 0");
+    let said = ledger.text(Text::NoGpuDelays);
+    let expected = "in a context of device 1 (Test GPU 1): the delaying kernel could not be loaded: \
+                    CUDA error 209";
+    assert_eq!(said, expected);
+}
+
+#[test]
 fn a_captured_launch_is_delayed_as_a_node_or_not_at_all() {
     let delays = |settings| {
         let under = run(Before::Shim, settings, &["client", "capture"]);
@@ -812,6 +825,7 @@ fn why_copies_are_not_pushed_is_said() {
         assert_eq!(ledger.fact(Fact::PushedBytes), 0);
         let said = ledger.text(Text::NoPush);
         assert!(said.contains(why) && said.contains("CUDA error 801"), "{said}");
+        assert!(said.starts_with("on device 0 (Test GPU 0): "), "{said}");
     }
 }
 

@@ -111,20 +111,21 @@ impl Contexts {
             );
             return None;
         };
+        let device = session.driver.current_device();
         let function = match load(&session.driver) {
             Ok(function) => function,
             Err(why) => {
-                session.ledger.say(Text::NoGpuDelays, &why);
+                let which = session.driver.which(device);
+                session.ledger.say(Text::NoGpuDelays, &format!("in a context of {which}: {why}"));
                 core::ptr::null_mut()
             }
         };
         entry.function.store(real::address(function), Ordering::Release);
-        let device = session.driver.current_device();
         let clock = device.and_then(|device| clock(&session.driver, device));
         entry.clock.store(clock.unwrap_or(USUAL_CLOCK) as usize, Ordering::Release);
         session.devices.note(&session.driver, context);
         entry.context.store(context, Ordering::Release);
-        if let Some(name) = session.driver.name_of_device() {
+        if let Some(name) = device.and_then(|device| session.driver.name_of(device)) {
             session.ledger.say(Text::Device, &name);
         }
         Some(entry)

@@ -133,12 +133,16 @@ fn place(session: &Session, mappings: &mut Vec<Mapping>, to: u64, bytes: u64) ->
     let (mut base, mut length) = (0_u64, 0_usize);
     // SAFETY: both numbers are written here.
     let result = unsafe { session.driver.address_range?(&raw mut base, &raw mut length, to) };
+    let no_memory = |why: &str| {
+        let which = session.driver.which(session.driver.device_of(to));
+        no(session, &format!("on {which}: {why}"));
+    };
     if result != SUCCESS {
-        no(session, "a copy's destination is no allocation of cuMemAlloc");
+        no_memory("a copy's destination is no allocation of cuMemAlloc");
         return None;
     }
     if !session.driver.stays_in_place(to) {
-        no(session, "a copy's destination is no allocation of cuMemAlloc, so its place may change");
+        no_memory("a copy's destination is no allocation of cuMemAlloc, so its place may change");
         return None;
     }
     if mappings.len() == MAPPINGS {
@@ -147,7 +151,7 @@ fn place(session: &Session, mappings: &mut Vec<Mapping>, to: u64, bytes: u64) ->
     }
     let mapping = Mapping::new(&session.driver, base, length as u64);
     if let Some(why) = mapping.why_not() {
-        no(session, why);
+        no_memory(why);
     }
     let place = mapping.place(to, bytes);
     mappings.push(mapping);

@@ -219,6 +219,10 @@ int main(int count, char **arguments) {
         find("cuMemcpyDtoH_v2")(pageable, (word)device, (word)0);
         find("cuMemcpyHtoD_v2")((word)device, pinned, (word)0);
         find("cuMemcpyDtoHAsync_v2")(pageable, (word)device, (word)0, (word)5);
+    } else if (!strcmp(what, "two contexts")) {
+        launch(run, 7, 5);
+        find("testContext")((word)0xc1);
+        launch(run, 7, 5);
     } else if (!strcmp(what, "turn")) {
         for (int left = 1; left >= 0; left--) {
             find("testWaiting")(left);

@@ -136,12 +136,16 @@ int cuCtxDestroy_v2(word old) {
     return 0;
 }
 // Its device's primary context is another one, and has no other users.
-int cuCtxGetDevice(int *out) { *out = 0; return 0; }
+// With NO_MODULE another context is of device 1, and no module can be loaded there.
+static int device_of_context(void) { return getenv("NO_MODULE") && context != 0xc0; }
+int cuCtxGetDevice(int *out) { *out = device_of_context(); return 0; }
+int cuDeviceGetName(char *out, int bytes, int device) { snprintf(out, (size_t)bytes, "Test GPU %d", device); return 0; }
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { *flags = *active = 0; return device; }
 int cuDevicePrimaryCtxRelease_v2(int device) { say("cuDevicePrimaryCtxRelease_v2", "-", device); return 0; }
 int cuStreamGetCtx(word stream, word *out) { (void)stream; *out = context; return 0; }
 int cuModuleLoadData(word *out, const char *image) {
     asks("cuModuleLoadData");
+    if (device_of_context()) return 209;
     say("cuModuleLoadData", "-", strstr(image, ".entry dxpu_delay") != 0); *out = 0xd0; return 0;
 }
 int cuModuleGetFunction(word *out, word module, const char *name) {
@@ -149,6 +153,7 @@ int cuModuleGetFunction(word *out, word module, const char *name) {
 }
 int cuPointerGetAttribute(void *out, int attribute, word address) {
     char *at = (char *)address;
+    if (attribute == 9) { *(int *)out = 0; return 0; }
     if (attribute == 10) { *(char *)out = !getenv("POOL"); return 0; }
     if (attribute != 2) return 1;
     if (gone) return 1;
