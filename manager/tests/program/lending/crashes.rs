@@ -5,6 +5,7 @@ use super::{
 };
 use crate::common::fake::{Fake, Script};
 use crate::common::{Manager, eventually};
+use proxy_core::control::SlotState;
 use std::time::Duration;
 use tlp_codec::ids::Epoch;
 
@@ -167,6 +168,25 @@ fn a_restarted_box_lends_again_under_a_new_epoch() {
     // The port was cleared of the dead binding before the new one came.
     let tail: Vec<_> = asked(&at_host).into_iter().filter(|what| !what.contains("Peer")).collect();
     assert_eq!(tail, ["BindPort", "UnbindPort by force", "BindPort"]);
+}
+
+/// Its devices are ready a moment after it is connected again.
+#[test]
+fn a_box_that_restarts_while_something_is_lent_of_it_undoes_no_allocation() {
+    let manager = Manager::start();
+    let (at_host, at_box) = pair(&manager);
+    // It stands still and is started again.
+    at_box.script(is_bind_slot, [Script::Ignore]);
+    manager.text(&["allocate", "--host", "host1", "--no-wait"]);
+    eventually("the slot is asked for", || asked(&at_box).contains(&"BindSlot").then_some(()));
+    let at_box = at_box.restart_into(manager.control, SlotState::Probing);
+    manager.wait_event("rebinding", "");
+    for slot in 1..=2 {
+        at_box.set_state(slot, SlotState::Free);
+    }
+    manager.wait_phase("configured");
+    assert_eq!(last_operation(&manager)["state"], "succeeded");
+    assert_eq!(at_host.with(|s| s.ports.len()), 1);
 }
 
 #[test]

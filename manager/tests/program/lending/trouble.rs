@@ -3,7 +3,7 @@
 use super::{Which, is_bind_port, is_bind_slot, last_operation, pair, steps};
 use crate::common::fake::{Fake, Script, host};
 use crate::common::{Manager, eventually};
-use proxy_core::control::{ControlError, Event, Reply, Request};
+use proxy_core::control::{ControlError, Event, Reply, Request, SlotState};
 use serde_json::json;
 use tlp_codec::ids::{PortId, SlotId};
 
@@ -166,4 +166,17 @@ fn what_is_not_enabled_stays_plugged_where_that_was_asked_for() {
     assert_eq!(manager.wait_phase("bound")["host"], "host1");
     at_host.event(Event::DeviceConfigured { port: PortId::new(0).unwrap() });
     manager.wait_phase("configured");
+}
+
+/// One of several functions may have come back, and another not: each is told by the table.
+#[test]
+fn a_slot_that_is_tried_again_is_what_its_table_says() {
+    let manager = Manager::start();
+    let (_at_host, at_box) = pair(&manager);
+    at_box.set_state(1, SlotState::Quarantined);
+    manager.wait_slot("box1/1", "quarantined");
+    let last_is_free = Script::Answer(Box::new(Reply::Slot(SlotState::Free)));
+    at_box.script(|request| matches!(request, Request::Recover(_)), [last_is_free]);
+    assert_eq!(manager.json(&["recover", "box1/1"])["status"], "quarantined");
+    assert_eq!(manager.json(&["recover", "box1/1"])["status"], "free");
 }
