@@ -6,7 +6,8 @@ use crate::reset::Started;
 use crate::settings::Settings;
 use crate::update::{FirmwareAnswer, Update};
 use card_image::{
-    BoardName, Demands, KeysOfBootLoader, Layout, Region, Role, SecurityVersion, SlotId,
+    BoardName, Demands, JournalError, KeysOfBootLoader, Layout, Region, Role, SecurityVersion,
+    SlotId, StoreError,
 };
 use core::time::Duration;
 use embedded_storage::nor_flash::NorFlash;
@@ -89,8 +90,16 @@ impl Slots {
             SlotId::A => "a",
             SlotId::B => "b",
         };
-        // A flash may fail for once.
-        let record = |mut flash| (0..2).any(|_| self.update.report_healthy(&mut flash).is_ok());
+        let record = |mut flash| {
+            let mut reports = (0..2).map(|_| self.update.report_healthy(&mut flash));
+            // A flash may read wrong for once. One that did not do what it was told may be busy still:
+            // to wait for it once more would take the watchdog, and the journal has tried other places.
+            let is_last = |reported: &Result<_, _>| {
+                use StoreError::{Flash, Journal};
+                matches!(reported, Ok(()) | Err(Flash(_) | Journal(JournalError::Flash(_))))
+            };
+            reports.find(is_last).is_some_and(|reported| reported.is_ok())
+        };
         if open().is_ok_and(record) {
             log!(info, "the image in slot {=str} is healthy", slot);
             self.trying = false;
@@ -118,11 +127,15 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flash::spi::{SECTOR, SpiFlash};
     use card_image::{
         BootState, BootStore, Header, ImageId, ImageParts, Journal, KeyId, STATE_RECORD, SlotState,
         Version, seal,
     };
-    use nor_model::{Direct, Fault, Nor, Part};
+    use core::cell::Cell;
+    use embedded_hal::delay::DelayNs;
+    use nor_model::{Direct, EraseKind, Fault, Nor, Part, Shared, SpiNor};
+    use std::rc::Rc;
 
     type Flash = Direct<4, 1024>;
 
@@ -203,5 +216,47 @@ mod tests {
         assert_eq!(status.running, proxy_core::control::FirmwareSlot::B);
         store = BootStore::open(&mut flash, images().layout).unwrap();
         assert_eq!(store.state().wanted, SlotId::B);
+    }
+
+    /// Time that passes for a part, and is counted in nanoseconds.
+    struct Waited(Shared<SpiNor>, Rc<Cell<u64>>);
+
+    impl DelayNs for Waited {
+        fn delay_ns(&mut self, nanos: u32) {
+            self.1.set(self.1.get() + u64::from(nanos));
+            self.0.delay_ns(nanos);
+        }
+    }
+
+    #[test]
+    fn a_flash_that_stays_busy_is_waited_for_once() {
+        const SLOW: EraseKind =
+            EraseKind { size: SECTOR, opcode: 0x20, time: Duration::from_secs(20) };
+        let part = Part { size: 64 << 10, erases: &[SLOW], ..Part::W25Q128 };
+        let layout = Layout::packed(part.size, SECTOR, SECTOR, 16 << 10).unwrap();
+        let (images, image) = (Images { layout, ..images() }, header().id());
+        let mut nor = Nor::new(part, 1);
+        nor.preload(layout.slot(SlotId::B).start, &header().emit());
+        let mut flash: Direct<1, { SECTOR as usize }> = Direct(nor);
+        let slots = [SlotState::Empty, SlotState::Trying { image, left: 2 }];
+        let state = BootState { slots, wanted: SlotId::B, lowest_security: SecurityVersion(0) };
+        let mut journal: Journal<STATE_RECORD> =
+            Journal::open(&mut flash, layout.boot_state(), |_| true).unwrap();
+        // One block of them is full: the next record has to erase.
+        for _ in 0..SECTOR as usize / STATE_RECORD {
+            journal.append(&mut flash, &state.emit()).unwrap();
+        }
+        let chip = Shared::new(SpiNor::new(flash.0));
+        let waited = Rc::new(Cell::new(0));
+        let flash = SpiFlash::new(chip.clone(), Waited(chip, waited.clone())).unwrap();
+        let settings = "name = a\nmanager = 10.0.0.1:1\n".parse().unwrap();
+        let started = Started { slot: SlotId::B, trying: true, fallback: true };
+        let kind = RoleKind::Box { slots: 4 };
+        let mut slots = Slots::new(&images, started, kind, &settings, second(5));
+        slots.joined(|| Ok::<_, Fault>(flash));
+        assert!(slots.trying, "it is not recorded");
+        // The watchdog waits for 6 s.
+        let waited = Duration::from_nanos(waited.get());
+        assert!((4..5).contains(&waited.as_secs()), "{waited:?}");
     }
 }
