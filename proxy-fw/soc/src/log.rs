@@ -39,9 +39,10 @@ pub fn is_logged(level: LogLevel) -> bool {
 }
 
 /// Logs at a level of `trace`, `debug`, `info`, `warn` and `error`, as defmt's macros of that name
-/// do, if that is logged now.
+/// do, if that is logged now. A line's place is that of its `log!`.
 #[cfg(target_os = "none")]
 #[macro_export]
+#[collapse_debuginfo(yes)] // rustc leaves it out where the macro is the own crate's
 macro_rules! log {
     ($level:ident, $text:literal $(, $what:expr)* $(,)?) => {
         if $crate::log::is_logged($crate::log_level!($level)) {

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use card_image::Header;
 use defmt_decoder::{DecodeError, Table};
 use object::{Object, ObjectSection, ObjectSymbol};
+use std::path::PathBuf;
 
 /// The firmware as the linker left it.
 pub(crate) struct Program(Vec<u8>);
@@ -58,6 +59,13 @@ impl Program {
         let at = (address - header.load) as usize;
         payload[at..at + 4].copy_from_slice(&instruction.to_le_bytes());
         Ok(payload)
+    }
+
+    /// The sources that log something, a path for each text.
+    pub(crate) fn places(&self) -> Result<Vec<PathBuf>> {
+        let table = Table::parse(&self.0)?.context("the firmware has a table of what it logs")?;
+        let places = table.get_locations(&self.0)?;
+        Ok(places.into_values().map(|place| place.file).collect())
     }
 
     /// What the firmware logged on the console, without the boot loader's words.

@@ -462,6 +462,16 @@ fn a_gateway_without_a_fixed_address_is_explained_and_the_card_joins() {
     assert_eq!(told(&scene.bench.log().unwrap()), [""; 0]);
 }
 
+#[test]
+fn a_line_that_is_logged_has_the_place_that_logs_it() {
+    let Some(bench) = Bench::new() else { return };
+    let places = bench.program().unwrap().places().unwrap();
+    let logs = |file| places.iter().filter(|place| place.ends_with(file)).count();
+    assert!(logs("qemu-virt/src/run.rs") > 0 && logs("soc/src/slots.rs") > 0, "{places:#?}");
+    // The macro is no place.
+    assert_eq!(logs("soc/src/log.rs"), 0);
+}
+
 /// Bytes that a box with sixteen slots may have of variables and of all that is made at the start,
 /// beside the packet pool.
 const MEMORY: u64 = 192 << 10;
