@@ -1,6 +1,6 @@
 //! A cage for a network module: whether one is plugged, and what it says it is.
 
-use super::eeprom::{Module, ModuleError};
+use super::eeprom::{Inquiry, ModuleError, Said};
 use super::pins::Presence;
 use core::time::Duration;
 use embedded_hal::digital::InputPin;
@@ -20,8 +20,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 pub enum Seen<E> {
     /// No module is there.
     Empty,
-    /// This one is.
-    Module(Module),
+    /// One is, which says this of itself, one after the other.
+    Module(Said),
     /// One is, and says nothing that can be used.
     Unknown(ModuleError<E>),
 }
@@ -33,8 +33,14 @@ enum Next {
     Nothing,
     /// To tell that it is empty.
     Empty,
-    /// To ask the module.
-    Ask { at: Instant, attempts: u8 },
+    /// To ask the module, or to go on with that.
+    Ask { at: Instant, attempts: u8, inquiry: Inquiry },
+}
+
+impl Next {
+    fn ask(at: Instant) -> Self {
+        Self::Ask { at, attempts: ATTEMPTS, inquiry: Inquiry::NEW }
+    }
 }
 
 /// A cage.
@@ -53,16 +59,12 @@ impl<P: InputPin> Cage<P> {
     /// What the pin says.
     pub fn new(pin: P) -> Result<Self, P::Error> {
         let presence = Presence::settled(pin)?;
-        let next = if presence.is_present() {
-            Next::Ask { at: Instant::ZERO, attempts: ATTEMPTS }
-        } else {
-            Next::Empty
-        };
+        let next = if presence.is_present() { Next::ask(Instant::ZERO) } else { Next::Empty };
         Ok(Self { presence, next })
     }
 
-    /// Looks at the cage: what is new, the first time what is there. A module that is asked takes
-    /// the bus for some milliseconds; it was just plugged, so no frames wait meanwhile.
+    /// Looks at the cage: what is new. A module is asked a piece at each look, for devices may be lent
+    /// again before it is ready, and their links do not wait for all of it.
     ///
     /// # Errors
     ///
@@ -73,29 +75,33 @@ impl<P: InputPin> Cage<P> {
         bus: impl FnOnce() -> I,
     ) -> Result<Option<Seen<I::Error>>, P::Error> {
         match self.presence.poll(now)? {
-            Some(true) => self.next = Next::Ask { at: now + READY, attempts: ATTEMPTS },
+            Some(true) => self.next = Next::ask(now + READY),
             Some(false) => self.next = Next::Empty,
             None => {}
         }
-        Ok(match core::mem::replace(&mut self.next, Next::Nothing) {
-            Next::Nothing => None,
-            Next::Empty => Some(Seen::Empty),
-            Next::Ask { at, attempts } if now < at => {
-                self.next = Next::Ask { at, attempts };
-                None
-            }
-            Next::Ask { attempts, .. } => match Module::identify(bus()) {
-                Ok(module) => Some(Seen::Module(module)),
+        let seen = match &mut self.next {
+            Next::Nothing => return Ok(None),
+            Next::Empty => Seen::Empty,
+            Next::Ask { at, .. } if now < *at => return Ok(None),
+            Next::Ask { at, attempts, inquiry } => match inquiry.go_on(bus()) {
+                Ok(said) => {
+                    if inquiry.is_over() {
+                        self.next = Next::Nothing;
+                    }
+                    return Ok(said.map(Seen::Module));
+                }
                 Err(ModuleError::UnknownKind(kind)) => {
-                    Some(Seen::Unknown(ModuleError::UnknownKind(kind)))
+                    Seen::Unknown(ModuleError::UnknownKind(kind))
                 }
-                Err(_) if attempts > 1 => {
-                    self.next = Next::Ask { at: now + AGAIN, attempts: attempts - 1 };
-                    None
+                Err(_) if *attempts > 1 => {
+                    (*at, *attempts, *inquiry) = (now + AGAIN, *attempts - 1, Inquiry::NEW);
+                    return Ok(None);
                 }
-                Err(error) => Some(Seen::Unknown(error)),
+                Err(error) => Seen::Unknown(error),
             },
-        })
+        };
+        self.next = Next::Nothing;
+        Ok(Some(seen))
     }
 
     /// Gives the pin back.
@@ -107,10 +113,11 @@ impl<P: InputPin> Cage<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peripherals::eeprom::{MODULE, tests::page};
+    use crate::peripherals::eeprom::{MODULE, tests};
     use embedded_hal::i2c::{ErrorKind, NoAcknowledgeSource};
     use embedded_hal_mock::eh1::digital::{Mock as Pin, State, Transaction as Level};
     use embedded_hal_mock::eh1::i2c::{Mock as Bus, Transaction};
+    use std::string::{String, ToString};
     use std::vec;
     use std::vec::Vec;
 
@@ -118,11 +125,9 @@ mod tests {
         Pin::new(&levels.iter().map(|level| Level::get(*level)).collect::<Vec<_>>())
     }
 
+    /// What is read of a module, one transaction at each look.
     fn answers() -> Vec<Transaction> {
-        vec![
-            Transaction::write_read(MODULE, vec![0], vec![3]),
-            Transaction::write_read(MODULE, vec![0], page(3)),
-        ]
+        tests::reads(3, 0, &tests::page(3))
     }
 
     fn silent() -> Vec<Transaction> {
@@ -139,6 +144,20 @@ mod tests {
         seen
     }
 
+    /// A module is asked from then on, at a look every quarter of a second: what it says it is.
+    fn asked(cage: &mut Cage<Pin>, from: u64) -> Vec<String> {
+        let looks = answers().into_iter().zip((from..).step_by(250));
+        let seen = looks.filter_map(|(read, at)| look(cage, at, &[read]));
+        seen.map(|seen| match seen {
+            Seen::Module(said) => said.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+    }
+
+    /// What one says.
+    const SAID: [&str; 3] = ["vendor Maker", "part PART-10G-SR", "serial number SN0042"];
+
     #[test]
     fn what_is_there_at_the_start_is_told_once() {
         let mut cage = Cage::new(pin(&[State::High; 3])).unwrap();
@@ -146,26 +165,56 @@ mod tests {
         assert_eq!(look(&mut cage, 1000, &[]), None);
         cage.release().done();
 
-        let mut cage = Cage::new(pin(&[State::Low; 3])).unwrap();
-        let Some(Seen::Module(module)) = look(&mut cage, 0, &answers()) else { panic!("none") };
-        assert_eq!(&module.vendor[..5], b"Maker");
-        assert_eq!(look(&mut cage, 1000, &[]), None);
+        let mut cage = Cage::new(pin(&[State::Low; 12])).unwrap();
+        assert_eq!(asked(&mut cage, 0), SAID);
+        assert_eq!(look(&mut cage, 5000, &[]), None);
         cage.release().done();
     }
 
     #[test]
     fn a_module_that_is_plugged_is_asked_when_it_is_ready_and_one_that_is_taken_out_is_told() {
         use State::{High, Low};
-        let levels = [High, High, Low, Low, Low, Low, High, High, High];
+        let levels = [&[High; 2][..], &[Low; 14], &[High; 3]].concat();
         let mut cage = Cage::new(pin(&levels)).unwrap();
         assert_eq!(look(&mut cage, 0, &[]), Some(Seen::Empty));
         assert_eq!(look(&mut cage, 1000, &[]), None, "contacts bounce");
         assert_eq!(look(&mut cage, 1100, &[]), None, "it is there and not ready");
         assert_eq!(look(&mut cage, 1399, &[]), None);
-        assert!(matches!(look(&mut cage, 1400, &answers()), Some(Seen::Module(_))));
+        assert_eq!(asked(&mut cage, 1400), SAID);
         assert_eq!(look(&mut cage, 5000, &[]), None);
-        assert_eq!(look(&mut cage, 5100, &[]), Some(Seen::Empty));
-        assert_eq!(look(&mut cage, 5200, &[]), None);
+        assert_eq!(look(&mut cage, 5100, &[]), None);
+        assert_eq!(look(&mut cage, 5200, &[]), Some(Seen::Empty));
+        assert_eq!(look(&mut cage, 5300, &[]), None);
+        cage.release().done();
+    }
+
+    #[test]
+    fn one_that_is_exchanged_while_it_is_asked_is_not_mixed_with_the_other() {
+        use State::{High, Low};
+        let levels = [&[Low; 4][..], &[High; 2], &[Low; 12]].concat();
+        let mut cage = Cage::new(pin(&levels)).unwrap();
+        for (at, piece) in [0, 250, 500].into_iter().zip(answers()) {
+            assert_eq!(look(&mut cage, at, &[piece]), None);
+        }
+        assert_eq!(look(&mut cage, 750, &answers()[3..4]), None, "contacts bounce");
+        assert_eq!(look(&mut cage, 1000, &[]), Some(Seen::Empty));
+        for at in [1250, 1500] {
+            assert_eq!(look(&mut cage, at, &[]), None);
+        }
+        assert_eq!(asked(&mut cage, 1800), SAID);
+        cage.release().done();
+    }
+
+    #[test]
+    fn one_that_fails_meanwhile_is_asked_again_from_its_beginning() {
+        let mut cage = Cage::new(pin(&[State::Low; 15])).unwrap();
+        for (at, piece) in [0, 250].into_iter().zip(answers()) {
+            assert_eq!(look(&mut cage, at, &[piece]), None);
+        }
+        let fails = Transaction::write_read(MODULE, vec![16], vec![0; 16]);
+        assert_eq!(look(&mut cage, 500, &[fails.with_error(ErrorKind::Bus)]), None);
+        assert_eq!(look(&mut cage, 999, &[]), None);
+        assert_eq!(asked(&mut cage, 1000), SAID);
         cage.release().done();
     }
 
@@ -184,10 +233,10 @@ mod tests {
 
     #[test]
     fn one_of_another_kind_is_asked_once() {
-        let mut cage = Cage::new(pin(&[State::Low; 3])).unwrap();
-        let other = [Transaction::write_read(MODULE, vec![0], vec![0x0b])];
+        let mut cage = Cage::new(pin(&[State::Low; 4])).unwrap();
         let unknown = Some(Seen::Unknown(ModuleError::UnknownKind(0x0b)));
-        assert_eq!(look(&mut cage, 0, &other), unknown);
+        assert_eq!(look(&mut cage, 0, &tests::reads(0x0b, 0, &[])), None);
+        assert_eq!(look(&mut cage, 250, &[]), unknown);
         assert_eq!(look(&mut cage, 500, &[]), None);
         cage.release().done();
     }

@@ -56,24 +56,19 @@ impl<I: I2c> Eeprom<I> {
 /// The address of a module's memory.
 pub const MODULE: u8 = 0x50;
 
-/// What a module says it is. Text is as it stands there, filled up with blanks.
+/// One of the texts by which a module says what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Module {
-    /// Its kind (SFF-8024, table 4-1): 3 is SFP and later ones, 0x11 QSFP28.
-    pub kind: u8,
-    /// Its maker.
-    pub vendor: [u8; 16],
-    /// The maker's number of the part.
-    pub part: [u8; 16],
-    /// Its serial number.
-    pub serial: [u8; 16],
+pub struct Said {
+    /// What of it: its maker, the maker's number of the part, or its serial number.
+    pub what: &'static str,
+    /// As it stands there, filled up with blanks.
+    pub text: [u8; 16],
 }
 
-impl fmt::Display for Module {
+impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [vendor, part, serial] =
-            [&self.vendor, &self.part, &self.serial].map(|text| Text(text));
-        write!(f, "{vendor} {part}, serial number {serial}")
+        let Self { what, text } = self;
+        write!(f, "{what} {}", Text(text))
     }
 }
 
@@ -98,41 +93,85 @@ impl<E> fmt::Display for ModuleError<E> {
     }
 }
 
-impl Module {
-    /// Asks the module on a bus.
+/// Bytes that are read at once: 2 ms of the slowest bus. The card stands still meanwhile, and links give up
+/// after 10 ms.
+pub(super) const PIECE: usize = 16;
+
+/// Pieces of the page in which a module says what it is.
+const PIECES: usize = 6;
+
+/// The texts in it, each as long as a piece, and where they are.
+pub(super) const TEXTS: [(&str, usize); 3] = [("vendor", 20), ("part", 40), ("serial number", 68)];
+
+/// A module that is being asked what it is, a piece at a time. Nothing of the page is kept, for a card has
+/// little memory: all of it is read for its check sums, and then the texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Inquiry {
+    /// Its kind (SFF-8024, table 4-1), when it has said that.
+    kind: Option<u8>,
+    /// Pieces and texts that are read.
+    read: u8,
+    /// Of the bytes of the page since the last check sum.
+    sum: u8,
+}
+
+impl Inquiry {
+    /// Of a module that was not asked yet.
+    pub const NEW: Self = Self { kind: None, read: 0, sum: 0 };
+
+    /// Reads what comes next from the module on a bus: a text, when those have begun.
     ///
     /// # Errors
     ///
-    /// When there is none, or it says nothing that can be used.
-    pub fn identify<I: I2c>(bus: I) -> Result<Self, ModuleError<I::Error>> {
+    /// When there is no module, or it says nothing that can be used.
+    ///
+    /// # Panics
+    ///
+    /// When it [is over](Self::is_over).
+    pub fn go_on<I: I2c>(&mut self, bus: I) -> Result<Option<Said>, ModuleError<I::Error>> {
         let mut memory = Eeprom::new(bus, MODULE, Addressing::One);
-        let mut kind = [0];
-        memory.read(0, &mut kind).map_err(ModuleError::Bus)?;
-        // Where the identification begins, and vendor, part and serial number in it.
-        let (base, vendor, part, serial) = match kind[0] {
-            // SFF-8472 rev 12.4, table 4-1.
-            0x03 => (0, 20, 40, 68),
+        let Some(kind) = self.kind else {
+            let mut kind = [0];
+            memory.read(0, &mut kind).map_err(ModuleError::Bus)?;
+            self.kind = Some(kind[0]);
+            return Ok(None);
+        };
+        // Where the page begins.
+        let base = match kind {
+            // SFF-8472 rev 12.4, table 4-1: 3 is SFP and later ones.
+            0x03 => 0,
             // SFF-8636 rev 2.11, table 6-14: QSFP+, QSFP28.
-            0x0d | 0x11 => (128, 20, 40, 68),
+            0x0d | 0x11 => 128,
             kind => return Err(ModuleError::UnknownKind(kind)),
         };
-        let mut page = [0; 96];
-        memory.read(base, &mut page).map_err(ModuleError::Bus)?;
-        // CC_BASE over bytes 0 to 62, CC_EXT over 64 to 94, of both kinds.
-        let is_right = |bytes: &[u8], sum: u8| {
-            bytes.iter().fold(0, |sum: u8, byte| sum.wrapping_add(*byte)) == sum
-        };
-        if !is_right(&page[..63], page[63]) || !is_right(&page[64..95], page[95]) {
+        let read = usize::from(self.read);
+        let text = read.checked_sub(PIECES).map(|number| TEXTS[number]);
+        let at = text.map_or(read * PIECE, |(_, at)| at);
+        let mut piece = [0; PIECE];
+        memory.read(base + at as u16, &mut piece).map_err(ModuleError::Bus)?;
+        self.read += 1;
+        if let Some((what, _)) = text {
+            return Ok(Some(Said { what, text: piece }));
+        }
+        self.sum = piece.iter().fold(self.sum, |sum, byte| sum.wrapping_add(*byte));
+        // CC_BASE over bytes 0 to 62, CC_EXT over 64 to 94, of all kinds.
+        let last = piece[PIECE - 1];
+        if matches!(at + PIECE, 64 | 96) && core::mem::take(&mut self.sum) != last.wrapping_mul(2) {
             return Err(ModuleError::CheckSum);
         }
-        let text = |at: usize| core::array::from_fn(|n| page[at + n]);
-        Ok(Self { kind: kind[0], vendor: text(vendor), part: text(part), serial: text(serial) })
+        Ok(None)
+    }
+
+    /// Whether all was said.
+    pub fn is_over(&self) -> bool {
+        usize::from(self.read) == PIECES + TEXTS.len()
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use embedded_hal::i2c::ErrorKind;
     use embedded_hal_mock::eh1::i2c::{Mock, Transaction};
     use std::string::ToString;
     use std::vec;
@@ -151,41 +190,57 @@ pub(super) mod tests {
         page
     }
 
-    fn identify(kind: u8, base: u8, page: &[u8]) -> Result<Module, ModuleError<impl Sized>> {
-        let mut bus = Mock::new(&[
-            Transaction::write_read(MODULE, vec![0], vec![kind]),
-            Transaction::write_read(MODULE, vec![base], page.to_vec()),
-        ]);
-        let found = Module::identify(&mut bus);
-        bus.done();
-        found
+    /// What is read of it, one after the other.
+    pub(in crate::peripherals) fn reads(kind: u8, base: u8, page: &[u8]) -> Vec<Transaction> {
+        let kind = Transaction::write_read(MODULE, vec![0], vec![kind]);
+        let pieces = (0..page.len()).step_by(PIECE);
+        let texts = TEXTS.into_iter().map(|(_, at)| at).filter(|_| !page.is_empty());
+        let rest = pieces.chain(texts).map(|at| {
+            let piece = page[at..at + PIECE].to_vec();
+            Transaction::write_read(MODULE, vec![base + at as u8], piece)
+        });
+        core::iter::once(kind).chain(rest).collect()
+    }
+
+    fn identify(kind: u8, base: u8, page: &[u8]) -> Result<Vec<Said>, ModuleError<ErrorKind>> {
+        let (mut inquiry, mut said) = (Inquiry::NEW, Vec::new());
+        for read in reads(kind, base, page) {
+            assert!(!inquiry.is_over());
+            let mut bus = Mock::new(&[read]);
+            let found = inquiry.go_on(&mut bus);
+            bus.done();
+            said.extend(found?);
+        }
+        assert!(inquiry.is_over());
+        Ok(said)
     }
 
     #[test]
     fn modules_say_what_they_are() {
         for (kind, base) in [(0x03, 0), (0x0d, 128), (0x11, 128)] {
-            let module = identify(kind, base, &page(kind)).ok().unwrap();
-            assert_eq!(module.kind, kind);
-            assert_eq!(&module.vendor[..5], b"Maker");
-            assert_eq!(&module.part, b"PART-10G-SR     ");
-            assert_eq!(&module.serial[..6], b"SN0042");
-            assert_eq!(module.to_string(), "Maker PART-10G-SR, serial number SN0042");
+            let said = identify(kind, base, &page(kind)).unwrap();
+            let said: Vec<_> = said.iter().map(Said::to_string).collect();
+            assert_eq!(said, ["vendor Maker", "part PART-10G-SR", "serial number SN0042"]);
         }
     }
 
     #[test]
     fn a_wrong_bit_is_found() {
         for at in 0..96 {
-            let mut page = page(3);
-            page[at] ^= 0x10;
-            assert!(matches!(identify(3, 0, &page), Err(ModuleError::CheckSum)), "byte {at}");
+            for bit in [0x10, 0x80] {
+                let mut page = page(3);
+                page[at] ^= bit;
+                assert_eq!(identify(3, 0, &page), Err(ModuleError::CheckSum), "byte {at}");
+            }
         }
     }
 
     #[test]
     fn another_kind_is_said() {
-        let mut bus = Mock::new(&[Transaction::write_read(MODULE, vec![0], vec![0xff])]);
-        let error = Module::identify(&mut bus).unwrap_err();
+        let mut bus = Mock::new(&reads(0xff, 0, &[]));
+        let mut inquiry = Inquiry::NEW;
+        assert_eq!(inquiry.go_on(&mut bus), Ok(None));
+        let error = inquiry.go_on(&mut bus).unwrap_err();
         assert_eq!(error, ModuleError::UnknownKind(0xff));
         assert_eq!(error.to_string(), "it is of kind 0xff");
         bus.done();

@@ -47,8 +47,8 @@ impl Panel {
         match seen {
             None => {}
             Some(Seen::Empty) => log!(info, "no network module"),
-            Some(Seen::Module(module)) => {
-                log!(info, "network module {}", defmt::Display2Format(&module));
+            Some(Seen::Module(said)) => {
+                log!(info, "network module: {}", defmt::Display2Format(&said));
             }
             Some(Seen::Unknown(why)) => {
                 log!(warn, "what the network module is: {}", defmt::Display2Format(&why));
