@@ -137,8 +137,11 @@ fn check_fixed(
 ) -> Result<(), Unusable> {
     let wrong = |key, why: String| Err(Unusable { key, why, advice: None });
     let address = subnet.address;
-    if let Some(what) = no_station(address) {
-        return wrong("address", format!("{address} is {what}, not an address for a card"));
+    for (key, station, of) in [("address", Some(address), "card"), ("gateway", gateway, "gateway")]
+    {
+        if let Some((station, what)) = station.and_then(|it| Some((it, no_station(it)?))) {
+            return wrong(key, format!("{station} is {what}, not an address for a {of}"));
+        }
     }
     for (key, station) in
         [("address", Some(address)), ("gateway", gateway), ("manager", Some(manager))]
@@ -280,6 +283,15 @@ mod tests {
             ("a", "255.255.255.255:7781", "", "manager", "everybody's"),
             ("a", "224.0.0.1:7781", "", "manager", "a group's"),
             ("a", good, "address = 0.0.0.0/24", "address", "no address at all"),
+            ("a", good, "address = 192.0.0.5/2\ngateway = 224.0.0.1", "gateway", "is a group's"),
+            (
+                "a",
+                good,
+                "address = 10.0.0.5/0\ngateway = 127.0.0.1",
+                "gateway",
+                "is every computer's",
+            ),
+            ("a", good, &fixed("255.255.255.255"), "gateway", "255.255.255.255 is everybody's"),
             ("a", good, &fixed("10.0.1.1"), "gateway", "not in the subnet 10.0.0.0/24"),
             ("a", good, &fixed("10.0.0.20"), "gateway", "the card's own"),
             ("a", good, "gateway = 10.0.0.1", "gateway", "10.0.0.1 would not be used: DHCP"),

@@ -293,8 +293,6 @@ impl Management {
                 let prefix = lease.address.prefix_len();
                 log!(info, "leased address {=u8}.{=u8}.{=u8}.{=u8}/{=u8}", a, b, c, d, prefix);
                 let router = lease.router.or_else(|| first_router(&self.frame));
-                // A server is not to be trusted: to send to no host is a panic of the stack's.
-                let router = router.filter(|&router| IpAddress::from(router).is_unicast());
                 set_address(&mut self.interface, Some((lease.address, router)));
             }
             Some(dhcpv4::Event::Deconfigured) => {
@@ -324,11 +322,15 @@ impl Management {
                     return;
                 }
                 let (address, port) = self.manager;
-                let to = (IpAddress::Ipv4(Ipv4Address::from(address)), port);
+                let address = Ipv4Address::from(address);
+                let to = (IpAddress::Ipv4(address), port);
                 self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
-                match socket.connect(self.interface.context(), to, self.next_port) {
-                    Ok(()) => self.stream = Stream::Opening,
-                    Err(_) => self.conversation.handle_closed(now),
+                let dialled = is_host(address)
+                    && socket.connect(self.interface.context(), to, self.next_port).is_ok();
+                if dialled {
+                    self.stream = Stream::Opening;
+                } else {
+                    self.conversation.handle_closed(now);
                 }
             }
             Stream::Opening => {
@@ -420,14 +422,24 @@ fn first_router(frame: &[u8]) -> Option<Ipv4Address> {
     routers.data.first_chunk().map(|first| Ipv4Address::from_octets(*first))
 }
 
+/// Whether it is an address that one host can have. Who gives a card its settings, or a lease, is not to
+/// be trusted: to send to no host, or from none, is a panic of the stack's.
+fn is_host(address: Ipv4Address) -> bool {
+    IpAddress::from(address).is_unicast()
+}
+
 fn set_address(interface: &mut Interface, address: Option<(Ipv4Cidr, Option<Ipv4Address>)>) {
+    let address = address.filter(|(own, _)| is_host(own.address()));
     renew(interface, Some(address.map(|(own, _)| own)));
     match address.and_then(|(_, gateway)| gateway) {
-        Some(gateway) => {
+        Some(gateway) if is_host(gateway) => {
             let added = interface.routes_mut().add_default_ipv4_route(gateway);
             assert!(added.is_ok(), "there is room");
         }
-        None => {
+        unusable => {
+            if unusable.is_some() {
+                log!(warn, "the gateway is not used: no host has such an address");
+            }
             interface.routes_mut().remove_default_ipv4_route();
         }
     }

@@ -144,6 +144,28 @@ fn a_conversation_that_begins_late_has_a_stream_of_its_own() {
     assert_eq!(bench.manage.counters()[2], ("card: connections to the manager", 2));
 }
 
+/// Settings of another program than `dxpu-flash`. The card goes on, and says that it finds no manager.
+#[test]
+fn an_address_that_is_no_hosts_is_no_panic() {
+    let (card, manager) = ([10, 0, 0, 2], [10, 0, 0, 1]);
+    for nobody in [[0; 4], [255; 4], [224, 0, 0, 1]] {
+        for (address, gateway, manager, reaches) in [
+            (card, Some(nobody), manager, true),
+            (card, Some(nobody), [192, 0, 2, 1], false),
+            (nobody, None, manager, false),
+            (card, None, nobody, false),
+            (card, Some(manager), nobody, false),
+        ] {
+            let mut bench = Bench::new();
+            let addressing = Addressing::Fixed { address, prefix: 24, gateway };
+            let config =
+                ManagementConfig { addressing, manager: (manager, 7781), ..at_fixed_address() };
+            bench.manage = Management::new(bench.now, &mut bench.mac, config);
+            assert_eq!(bench.is_greeted(), reaches, "{address:?} {gateway:?} {manager:?}");
+        }
+    }
+}
+
 /// It says why and hangs up, and the card looks at both in one turn.
 #[test]
 fn who_is_refused_knows_why() {
