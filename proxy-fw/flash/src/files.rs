@@ -3,7 +3,7 @@
 //! ([`Beside`]).
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::image::MAX_PAYLOAD;
@@ -72,7 +72,8 @@ fn rest(file: File, mut bytes: Vec<u8>, most: u64, what: &str) -> Result<Vec<u8>
 
 /// A file that is written beside its place, under its name and `.part`, and moved there when all of
 /// it is: whoever is interrupted or has no room leaves no half of it under its name. What is left
-/// beside by a program that was killed is written over the next time.
+/// beside by a program that was killed is written over the next time. A name that leaves no room for
+/// `.part` has a short one beside it, of this program's run.
 #[derive(Debug)]
 pub struct Beside {
     part: PathBuf,
@@ -89,7 +90,13 @@ impl Beside {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
-        Ok(Self { file: File::create(&part)?, part })
+        match File::create(&part) {
+            Err(error) if error.kind() == ErrorKind::InvalidFilename => {
+                let part = path.with_file_name(format!("dxpu-flash-{}.part", std::process::id()));
+                Ok(Self { file: File::create(&part)?, part })
+            }
+            created => Ok(Self { file: created?, part }),
+        }
     }
 
     /// Moves all that was written to its place.
@@ -120,27 +127,63 @@ impl Drop for Beside {
 }
 
 /// Writes a file all of whose bytes are there then, or none: what was there stays. A link is followed, and
-/// who may read the file stays so. What is no file, as a pipe is none, is written to.
+/// who may read the file stays so. What is no file, as a pipe is none, is written to, and so is a file
+/// that cannot be exchanged, as one that is mounted by itself.
 ///
 /// # Errors
 ///
 /// When it cannot be written.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let there = match std::fs::metadata(path) {
-        Ok(there) => Some(there),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Ok(there) => there,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return match path.read_link() {
+                // Nothing is yet where it leads.
+                Ok(place) => replace(&path.with_file_name(place), bytes),
+                Err(_) => {
+                    let mut file = Beside::begin(path)?;
+                    file.write_all(bytes)?;
+                    file.finish(path)
+                }
+            };
+        }
         Err(error) => return Err(error),
     };
-    if there.as_ref().is_some_and(|there| !there.is_file()) {
+    if !there.is_file() {
         return File::options().write(true).open(path)?.write_all(bytes);
     }
-    let place = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
-    let mut file = Beside::begin(&place)?;
-    if let Some(there) = there {
-        file.file.set_permissions(there.permissions())?;
-    }
+    let place = path.canonicalize()?;
+    let mut file = match Beside::begin(&place) {
+        Ok(file) => file,
+        Err(error) if has_no_room(&error) => return Err(error),
+        // A folder that takes no new files may have one that can be written.
+        Err(_) => return in_place(&place, bytes),
+    };
+    file.file.set_permissions(there.permissions())?;
     file.write_all(bytes)?;
-    file.finish(&place)
+    // A file that something is mounted on keeps its name.
+    file.finish(&place).or_else(|_| in_place(&place, bytes))
+}
+
+/// Writes over a file. What is longer than it comes first: where there is no room for that, what was in
+/// it stays.
+fn in_place(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = File::options().write(true).open(path)?;
+    let length = file.metadata()?.len();
+    let over = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+    file.seek(SeekFrom::Start(over as u64))?;
+    if let Err(error) = file.write_all(&bytes[over..]) {
+        let _ = file.set_len(length);
+        return Err(error);
+    }
+    file.rewind()?;
+    file.write_all(&bytes[..over])?;
+    file.set_len(bytes.len() as u64)
+}
+
+/// Whether there is no room for a file, so that what is there must stay.
+fn has_no_room(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// That nothing is there yet.
@@ -196,6 +239,56 @@ mod tests {
         assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
         assert!(replace(folder.path(), b"").is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_name_may_be_as_long_as_names_are() {
+        let folder = tempfile::tempdir().unwrap();
+        for length in [250, 251, 255] {
+            let path = folder.path().join("l".repeat(length));
+            for bytes in [&b"one"[..], b"two"] {
+                replace(&path, bytes).unwrap();
+                assert_eq!(std::fs::read(&path).unwrap(), bytes, "{length}");
+            }
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+        let longer = replace(&folder.path().join("l".repeat(256)), b"");
+        assert_eq!(longer.unwrap_err().kind(), ErrorKind::InvalidFilename);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_link_to_what_is_not_there_yet_is_followed() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name| folder.path().join(name);
+        std::fs::create_dir(at("deep")).unwrap();
+        symlink("deep/next", at("link")).unwrap();
+        symlink("../file", at("deep/next")).unwrap();
+        replace(&at("link"), b"one").unwrap();
+        for link in ["link", "deep/next"] {
+            assert!(at(link).symlink_metadata().unwrap().is_symlink());
+        }
+        assert!(at("file").symlink_metadata().unwrap().is_file());
+        assert_eq!(std::fs::read(at("link")).unwrap(), b"one");
+        // One that leads to itself leads nowhere.
+        symlink("round", at("round")).unwrap();
+        assert!(replace(&at("round"), b"").is_err());
+        symlink("no/such", at("nowhere")).unwrap();
+        assert_eq!(replace(&at("nowhere"), b"").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_exchanged_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, b"four").unwrap();
+        // Nothing can be begun beside it.
+        std::fs::create_dir(folder.path().join("file.part")).unwrap();
+        for bytes in [&b"longer than that"[..], b"short", b""] {
+            replace(&path, bytes).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        }
     }
 
     /// A file of zeros that has no blocks on the disk.

@@ -174,6 +174,7 @@ fn file_trouble(what: impl std::fmt::Display, error: &io::Error) -> Failure {
             "nothing is overwritten: give another name, or take the file away"
         }
         ErrorKind::IsADirectory => "give a file in that folder",
+        ErrorKind::InvalidFilename => "give a shorter name: files' names have 255 bytes at most",
         ErrorKind::StorageFull => "make room on its disk, or give a file on another",
         ErrorKind::FileTooLarge | ErrorKind::InvalidData => "is it the file that is meant?",
         _ => "is its disk there, and does it work? Try a copy of the file on another",
