@@ -31,14 +31,11 @@ fn ask<'a, 'card, T>(
     spi: u32,
     what: impl FnOnce(&mut Flash<ProbePort<'a, 'card>>) -> Result<T, Fault>,
 ) -> Result<T, FlashFault> {
-    let mut registers = Registers::new(core, spi);
-    let control = registers.read(At::control());
+    let registers = Registers::new(core, spi);
     // The size of blocks does not matter for this.
     let mut flash = Flash::new(ProbePort { registers, began: Instant::now() }, 0);
     let answer = what(&mut flash);
-    let mut registers = flash.release().registers;
-    registers.write(At::control(), control);
-    registers.outcome()?;
+    flash.release().registers.outcome()?;
     answer.map_err(FlashFault::Part)
 }
 

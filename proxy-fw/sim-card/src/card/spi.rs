@@ -69,6 +69,7 @@ impl Spi {
             CONTROL => self.control.bits(),
             DIVIDER => self.divider.bits(),
             TRANSMIT => 0,
+            RECEIVE if self.window_is_open() => 0,
             RECEIVE => match self.received.pop_front() {
                 Some(byte) => Receive::from_bits(0).with_data(byte).with_valid(true).bits(),
                 None => 0,
@@ -94,6 +95,7 @@ impl Spi {
     ) -> Result<(), AccessFault> {
         let selected = self.selected();
         match register {
+            CONTROL | TRANSMIT if self.window_is_open() => {}
             CONTROL => {
                 self.control = Control::RESET
                     .with_enable(Control::from_bits(value).enable())
@@ -105,7 +107,7 @@ impl Spi {
                 }
             }
             DIVIDER => self.divider = Divider::RESET.with_ratio(value as u16),
-            TRANSMIT if self.control.enable() && !self.window_is_open() => {
+            TRANSMIT if self.control.enable() => {
                 self.take(parts.exchange(selected, value as u8, ticks));
             }
             ERROR if value & OVERRUN != 0 => self.overrun = false,

@@ -170,6 +170,27 @@ fn memory_registers_and_window_are_at_their_places_and_nothing_else() {
 }
 
 #[test]
+fn behind_the_open_window_the_spi_block_does_nothing() {
+    let mut card = Card::litex();
+    let register = |name| REGISTERS_BASE + address(name);
+    let [control, transmit] = ["spi.control", "spi.transmit"].map(register);
+    let [receive, window] = ["spi.receive", "spi.window"].map(register);
+    let write = |card: &mut Card, at, value| card.board.write(at, Width::Word, value).unwrap();
+    write(&mut card, control, 1);
+    assert_eq!(word(&mut card, control), Some(0), "as it was");
+    write(&mut card, window, 0);
+    write(&mut card, control, 1);
+    write(&mut card, transmit, 0);
+    write(&mut card, window, 1);
+    assert_eq!(word(&mut card, receive), Some(0), "nothing is taken");
+    // What opens the window first stays enabled.
+    write(&mut card, control, 0);
+    write(&mut card, window, 0);
+    assert_eq!(word(&mut card, control), Some(1));
+    assert_eq!(word(&mut card, receive), Some(0x1ff), "the byte waited");
+}
+
+#[test]
 fn an_interrupt_comes_through_both_masks() {
     let timer = Pending::from_bits(0).with_timer(true).bits();
     let program = [
