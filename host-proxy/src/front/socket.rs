@@ -26,6 +26,10 @@ const BATCH: usize = 64;
 /// How long a client has to say hello; one that says nothing would keep others out for good.
 const HELLO_BOUND: Duration = Duration::from_secs(30);
 
+/// How long a client takes nothing until it is one that does not read. One that reads finds the socket
+/// full, too, again and again, while a device sends much.
+const NOT_READING: Duration = Duration::from_millis(100);
+
 /// The listening socket.
 pub struct SocketFront {
     file: OwnFile,
@@ -110,6 +114,8 @@ struct Client {
     greeting: VecDeque<Vec<u8>>,
     /// A record for the client that the socket had no room for.
     unsent: Option<usize>,
+    /// When the socket had room for one last.
+    given_at: Instant,
     outbox: Box<[u8; MAX_RECORD]>,
 }
 
@@ -209,6 +215,7 @@ impl SocketFront {
             inbox: Box::new([0; MAX_RECORD + 1]),
             greeting: VecDeque::new(),
             unsent: None,
+            given_at: now,
             outbox: Box::new([0; MAX_RECORD]),
         })
     }
@@ -290,7 +297,7 @@ impl Client {
         }
         let now = plane.now();
         // A device may lack room for what it would answer, as long as the client does not read.
-        if self.unsent.is_some() {
+        if self.does_not_read(now) {
             plane.role.excuse();
         }
         let taken = self.session.take(&mut plane.role, now, &self.inbox[..length]);
@@ -309,6 +316,11 @@ impl Client {
             }
         }
         Ok(true)
+    }
+
+    /// Whether there is something for the client, and has been for long.
+    fn does_not_read(&self, now: Instant) -> bool {
+        self.unsent.is_some() && now.saturating_since(self.given_at) > NOT_READING
     }
 
     /// Whether the client has closed the connection, whatever of it was not read yet.
@@ -333,7 +345,7 @@ impl Client {
                 },
             };
             match self.socket.send(&self.outbox[..length]) {
-                Ok(_) => {}
+                Ok(_) => self.given_at = plane.latest(),
                 Err(e) if is_for_later(&e) => {
                     self.unsent = Some(length);
                     return Ok(moved > 0);

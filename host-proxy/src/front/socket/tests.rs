@@ -32,13 +32,27 @@ const READ_BUSES: &[u8] = &[0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 7, 0xf, 1, 0, 0, 0x18]
 /// As [`READ_ID`], tag 9.
 const HELD: &[u8] = &[0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 9, 0xf, 1, 0, 0, 0];
 
+/// What a data plane says to the manager next.
+type Said = Box<dyn FnMut() -> FromProxy>;
+
+/// A data plane that a manager has welcomed, and the other ends of it.
+fn plane() -> (Plane<HostRole>, MemoryPort, SyncSender<Inbound>, Said) {
+    let (port, network) = MemoryPort::pair(MAX_FRAME, 8);
+    let (control, manager, mut said) = ControlHandle::pair();
+    let (version, node, term) = (CONTROL_VERSION, NodeId::new(1).unwrap(), Term(1));
+    manager.send(Inbound::Joined(Welcome { version, node, term })).unwrap();
+    let role = HostRole::new(&HostConfig::default()).unwrap();
+    let plane = Plane::new(role, vec![Box::new(port)], control, Spin::always(Duration::ZERO));
+    let said = Box::new(move || said.blocking_recv().expect("the front-end runs").1);
+    (plane, network, manager, said)
+}
+
 /// A front-end at work on a thread of its own; it stops when this is dropped.
 struct Front {
     path: std::path::PathBuf,
     stop: Stop,
     thread: Option<JoinHandle<Result<(), String>>>,
-    /// What it says to the manager next.
-    said: Box<dyn FnMut() -> FromProxy>,
+    said: Said,
     _folder: tempfile::TempDir,
     _network: MemoryPort,
     _manager: SyncSender<Inbound>,
@@ -67,20 +81,13 @@ impl Front {
         let path = folder.path().join("tlp");
         let mut front = SocketFront::open(&path).unwrap();
         make(&mut front);
-        let (port, network) = MemoryPort::pair(MAX_FRAME, 8);
-        let (control, to_plane, mut said) = ControlHandle::pair();
-        let (version, node, term) = (CONTROL_VERSION, NodeId::new(1).unwrap(), Term(1));
-        to_plane.send(Inbound::Joined(Welcome { version, node, term })).unwrap();
-        let role = HostRole::new(&HostConfig::default()).unwrap();
-        let plane = Plane::new(role, vec![Box::new(port)], control, Spin::always(Duration::ZERO));
+        let (plane, _network, _manager, said) = plane();
         let stop = Stop::default();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             tracing::dispatcher::with_default(&log, || front.run(plane, &stopped))
         });
-        let said = Box::new(move || said.blocking_recv().expect("the front-end runs").1);
-        let (_folder, _network, _manager) = (folder, network, to_plane);
-        Self { path, stop, thread: Some(thread), said, _folder, _network, _manager }
+        Self { path, stop, thread: Some(thread), said, _folder: folder, _network, _manager }
     }
 
     /// What the manager hears next of the root complex.
@@ -374,6 +381,36 @@ fn answers_wait_for_a_client_that_does_not_read() {
         assert_eq!(client.receive(), ID);
     }
     asking.join().unwrap();
+}
+
+/// However often the socket is full. Only one that takes nothing for long excuses a device.
+#[test]
+fn a_client_that_takes_some_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let front = SocketFront::open(&folder.path().join("tlp")).unwrap();
+    let (mut plane, _network, _manager, _said) = plane();
+    let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let mut theirs = Client(theirs);
+    let mut client = front.welcome(ours, plane.now(), &mut Told::default()).unwrap();
+    theirs.send(HELLO);
+    let mut fill = |theirs: &mut Client, taken: usize| {
+        for _ in 0..taken {
+            theirs.receive();
+        }
+        assert!(client.turn(&mut plane).is_ok());
+        while client.unsent.is_none() {
+            let _ = theirs.0.write(READ_ID);
+            assert!(client.turn(&mut plane).is_ok());
+        }
+        let given_at = client.given_at;
+        assert!(!client.does_not_read(given_at + NOT_READING));
+        assert!(client.does_not_read(given_at + 2 * NOT_READING));
+        given_at
+    };
+    let first = fill(&mut theirs, 0);
+    assert_eq!(fill(&mut theirs, 0), first, "it took none");
+    assert!(fill(&mut theirs, 8) > first);
 }
 
 #[test]

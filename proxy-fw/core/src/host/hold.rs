@@ -17,6 +17,8 @@ pub(super) struct Hold {
     /// When something was refused last. What is held is handed in again and again: if nothing was for
     /// long, it is held no longer.
     last: Instant,
+    /// Whether the time since that is not the device's.
+    excused: bool,
     /// Classes of which the device took nothing for too long, and has taken nothing since.
     stuck: ClassSet,
 }
@@ -33,10 +35,13 @@ impl Hold {
 
     /// The device has no room. Whether its TLP is to be given up, after `longest`.
     pub(super) fn gives_up(&mut self, now: Instant, class: Class, longest: Duration) -> bool {
-        if now.saturating_since(self.last) > longest.max(LONGEST_PAUSE) {
+        let pause = now.saturating_since(self.last);
+        if pause > longest.max(LONGEST_PAUSE) {
             self.since = [None; 3];
+        } else if self.excused {
+            self.since.iter_mut().flatten().for_each(|since| *since = *since + pause);
         }
-        self.last = now;
+        (self.last, self.excused) = (now, false);
         let since = *self.since[class as usize].get_or_insert(now);
         if now.saturating_since(since) >= longest {
             self.stuck = self.stuck.with(class);
@@ -44,8 +49,9 @@ impl Hold {
         self.stuck.contains(class)
     }
 
-    /// The device is not to blame for how long anything has waited until now.
+    /// The device is not to blame for how long anything has waited since something was refused last.
+    /// What was held against it before stays: whoever stands still now and then excuses only that.
     pub(super) const fn excuse(&mut self) {
-        (self.since, self.stuck) = ([None; 3], ClassSet::NONE);
+        self.excused = true;
     }
 }

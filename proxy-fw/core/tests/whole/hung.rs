@@ -197,6 +197,30 @@ fn who_looks_seldom_gives_up_all_the_same() {
     assert_eq!((refused, world.counter(GIVEN_UP)), (1, 1));
 }
 
+/// The time in which the root complex stood still is not the device's; all other time is.
+#[test]
+fn a_root_complex_that_stands_still_now_and_then_excuses_only_that() {
+    let tlp = emit(&Repr::new(mem_write(Bdf::default(), FIRST_WINDOW, &[7; 4])));
+    let mut world = pair();
+    world.device.room = ClassSet::NONE;
+    fill(&mut world, &tlp);
+    // Half of the time, in turns.
+    for looks in 1..19 {
+        world.run(HOLD / 10);
+        if looks % 2 == 0 {
+            world.host.excuse();
+        }
+        assert!(world.host.handle_tlp(world.now, &tlp).is_err(), "{looks}: it may take it still");
+    }
+    world.run(HOLD / 10);
+    assert!(world.host.handle_tlp(world.now, &tlp).is_ok());
+    assert_eq!(world.counter(GIVEN_UP), 1);
+    // It has taken nothing since.
+    world.host.excuse();
+    assert!(world.host.handle_tlp(world.now, &tlp).is_ok());
+    assert_eq!(world.counter(GIVEN_UP), 2);
+}
+
 /// What is refused for another reason says nothing of the device that it was for.
 #[test]
 fn a_device_that_speaks_under_a_wrong_name_keeps_nobody_waiting() {
