@@ -125,12 +125,13 @@ fn page(manager: &Manager, since: Option<u64>, limit: usize, filter: &Filter) ->
     });
     let events = tables.events().range(since..).filter(wanted).take(limit);
     let items: Vec<EventRecord> = events.map(|(_, event)| event.clone()).collect();
-    let first = tables.events().keys().next().copied().unwrap_or(next);
+    // Each number was an event's. So one that is not there is of one that is no longer kept, or that
+    // the store lost when it was restored or went back: the numbers go on farther above then.
+    let lost = (1..next).contains(&since) && !tables.events().contains_key(&since);
     let next = match items.last() {
         Some(last) if items.len() == limit => last.sequence + 1,
         _ => next.max(since),
     };
-    let lost = since > 0 && since < first;
     EventPage { items, next, lost }
 }
 
@@ -155,7 +156,7 @@ pub(super) struct StreamParams {
 /// A message of the stream.
 enum Message {
     Event(Box<EventRecord>),
-    /// Events before this one are no longer kept, and were not sent.
+    /// Events before this one are not there any more, and were not sent.
     Lost {
         next: u64,
     },
@@ -178,9 +179,9 @@ impl Message {
 }
 
 /// Events as they happen, as server-sent events. Each has its sequence number as `id`, so that a
-/// client that connects again goes on where it was. If events are no longer kept that should come
+/// client that connects again goes on where it was. If events are not there any more that should come
 /// next, a message of type `lost` says so, without an `id`; its data has the sequence number of the
-/// first one that is kept as `next`. A comment comes every 15 s if nothing else does.
+/// first one after them as `next`. A comment comes every 15 s if nothing else does.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "operations", params(StreamParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "The last event that the client has")),
     responses((status = 200, description = "Each event's data is one EventRecord", body = EventRecord, content_type = "text/event-stream"),
@@ -241,11 +242,12 @@ impl Cursor {
             }
             self.changes.mark_unchanged();
             let page = page(&self.manager, Some(self.next), MAX_LIMIT, &self.filter);
-            self.next = page.next;
+            let since = std::mem::replace(&mut self.next, page.next);
             if page.lost {
                 let tables = self.manager.records.snapshot();
-                let first = tables.events().keys().next().copied().unwrap_or(page.next);
-                self.ready.push_back(Message::Lost { next: first });
+                let kept = tables.events().range(since..).next();
+                let next = kept.map_or(page.next, |(first, _)| *first);
+                self.ready.push_back(Message::Lost { next });
             }
             self.ready.extend(page.items.into_iter().map(|e| Message::Event(Box::new(e))));
             if self.ready.is_empty() {

@@ -4,6 +4,8 @@
 use crate::common::Manager;
 use crate::store_faults::{check, left, places};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 
 fn hold(manager: &Manager, reason: &str) {
     let body = json!({ "place": format!("path:{}", &reason[3..]), "reason": reason });
@@ -76,6 +78,38 @@ fn a_last_write_that_is_not_there_is_told_and_nothing_is_given_out_twice() {
     manager.run();
     assert_eq!(reasons(&manager), ["fan1", "fan3"]);
     assert_eq!(manager.get("/v1/healthz")["generation"], 1);
+}
+
+/// Who follows events has a picture of the pool that is not so any more.
+#[test]
+fn who_follows_events_is_told_that_some_are_lost_when_the_store_was_restored() {
+    let mut manager = Manager::start();
+    hold(&manager, "fan1");
+    manager.text(&["backup", "--out", "backup.redb"]);
+    hold(&manager, "fan2");
+    let next = manager.get("/v1/events")["next"].as_u64().unwrap();
+    hold(&manager, "fan3");
+    assert_eq!(manager.get(&format!("/v1/events?since={next}"))["lost"], false);
+    manager.terminate();
+    manager.text(&["restore", "--from", "backup.redb", "--store", "store.redb"]);
+    manager.run();
+
+    let page = manager.get(&format!("/v1/events?since={next}"));
+    let first = page["items"][0]["sequence"].as_u64().unwrap();
+    assert!(page["lost"] == true && first > next, "{page}");
+    for since in [1, first, page["next"].as_u64().unwrap()] {
+        assert_eq!(manager.get(&format!("/v1/events?since={since}"))["lost"], false, "{since}");
+    }
+    let mut stream = TcpStream::connect(manager.api).unwrap();
+    write!(
+        stream,
+        "GET /v1/events/stream HTTP/1.1\r\nhost: x\r\nlast-event-id: {}\r\n\r\n",
+        next - 1
+    )
+    .unwrap();
+    let lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let said: Vec<String> = lines.skip_while(|line| !line.starts_with("event: ")).take(2).collect();
+    assert_eq!(said, ["event: lost".to_owned(), format!("data: {{\"next\":{first}}}")]);
 }
 
 #[test]

@@ -11,6 +11,6 @@ pub struct EventPage {
     pub items: Vec<EventRecord>,
     /// What to give as `since` next.
     pub next: u64,
-    /// Whether events between `since` and the first one here are no longer kept.
+    /// Whether events between `since` and the first one here are not there any more.
     pub lost: bool,
 }
