@@ -7,6 +7,7 @@
 pub mod events;
 pub mod flapping;
 pub mod handshake;
+pub mod heard;
 pub mod registry;
 pub mod server;
 pub mod session;

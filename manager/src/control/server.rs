@@ -338,6 +338,8 @@ async fn listen(
                     session.slot_told();
                 }
                 next_event = Some(sequence.wrapping_add(1));
+                // It may wait for the store.
+                let _unheard = session.unheard.begin();
                 events::handle(manager, session, event).await;
             }
             Heard::Pong => {}
@@ -390,12 +392,16 @@ async fn heartbeat(manager: &Arc<Manager>, session: &Session) {
 mod tests {
     use super::*;
     use crate::config::Settings;
+    use crate::control::RequestError;
     use crate::records::Records;
-    use crate::store::EmbeddedStore;
-    use proxy_core::control::{FromProxy, Name, PathAddress, RoleKind, Term, encode};
+    use crate::store::{Change, EmbeddedStore, Record, Store, StoreError, Table};
+    use proxy_core::control::{
+        Event, FromProxy, Name, OperationId, PathAddress, Request, RoleKind, Term, encode,
+    };
     use std::net::{IpAddr, Ipv4Addr};
     use std::pin::Pin;
     use std::task::{Context, Poll};
+    use tlp_codec::ids::{NodeId, PortId};
     use tokio::io::ReadBuf;
 
     /// Says Hello, and panics when it is read again.
@@ -473,6 +479,68 @@ mod tests {
         let refusal = welcome(&manager, &hello("host0", 2), REMOTE).await.err().unwrap();
         assert!(refusal.contains("is taken"), "{refusal}");
         assert!(welcome(&manager, &hello("host0", 1), REMOTE).await.is_ok());
+    }
+
+    /// A store on a disk that stalls: what is written waits until that is over.
+    struct Stalls(std::sync::Mutex<bool>, std::sync::Condvar);
+
+    impl Store for Stalls {
+        fn read(&self, _: Table) -> Result<Vec<Record>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        fn commit(&self, _: &[Change]) -> Result<(), StoreError> {
+            let stalls = self.0.lock().unwrap();
+            drop(self.1.wait_while(stalls, |stalls| *stalls).unwrap());
+            Ok(())
+        }
+    }
+
+    impl Stalls {
+        fn set(&self, stalls: bool) {
+            *self.0.lock().unwrap() = stalls;
+            self.1.notify_all();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_answers_in_time_stays_while_the_disk_stalls() {
+        let store = Arc::new(Stalls(std::sync::Mutex::new(false), std::sync::Condvar::new()));
+        let records = Records::open(store.clone(), "store.redb".as_ref()).unwrap();
+        let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+        let (entered, _queue) = welcome(&manager, &hello("host1", 1), REMOTE).await.unwrap();
+        let session = &entered.session;
+        let (mut proxy, ours) = tokio::io::duplex(1 << 16);
+        let mut reader = Reader::new(ours);
+
+        store.set(true);
+        // Something is written meanwhile, on which what the event does stands.
+        let (_, written) = manager.records.make(|txn| txn.learn_term(9)).await;
+        let event = Event::DeviceConfigured { port: PortId::new(1).unwrap() };
+        let event = FromProxy::Event { sequence: 0, event };
+        let answer = FromProxy::Response { id: OperationId(1), result: Ok(Reply::Done) };
+        let mut buffer = vec![0; 4 + MAX_MESSAGE];
+        for message in [event, answer] {
+            proxy.write_all(encode(&message, &mut buffer).unwrap()).await.unwrap();
+        }
+        let bound = Duration::from_millis(100);
+        let goes_on = async {
+            tokio::time::sleep(bound * 4).await;
+            store.set(false);
+        };
+        let asks = session.request_done(Request::RemovePeer(NodeId::new(9).unwrap()), bound);
+        let asks = async {
+            tokio::select! {
+                answer = asks => answer,
+                error = listen(&manager, session, &mut reader) => panic!("{error}"),
+            }
+        };
+        let (answer, ()) = tokio::join!(asks, goes_on);
+        assert_eq!((answer, session.close_reason()), (Ok(()), None));
+        written.written().await.unwrap();
+        // One that does not answer still goes.
+        let asked = session.request_done(Request::RemovePeer(NodeId::new(9).unwrap()), bound).await;
+        assert_eq!(asked, Err(RequestError::TimedOut(bound)));
     }
 
     #[tokio::test]

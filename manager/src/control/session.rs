@@ -1,5 +1,6 @@
 //! One proxy's connection: requests and their answers.
 
+use super::heard::Unheard;
 use super::{MAX_PAGES, OUTGOING_QUEUE, TABLE_BOUNDS, wire};
 use crate::recorder::tap::Tap;
 use crate::types::{NodeName, Problem, ProblemCode, Role, Timestamp};
@@ -111,6 +112,8 @@ pub struct Session {
     peerings: Mutex<HashMap<NodeName, Arc<RwLock<()>>>>,
     /// Wakes the loop that compares its tables with the records.
     pub sync: Notify,
+    /// When nothing that it says is read. The bounds of requests do not run then.
+    pub unheard: Unheard,
     /// What it records, and who wants to know.
     pub tap: Tap,
     /// When set, the proxy has to show signs of life at once: somebody else claims its name.
@@ -141,6 +144,7 @@ impl Session {
             stale: watch::Sender::new(None),
             peerings: Mutex::default(),
             sync: Notify::new(),
+            unheard: Unheard::default(),
             tap: Tap::default(),
             doubted: Notify::new(),
         };
@@ -354,8 +358,8 @@ impl Session {
             self.outgoing.send(message).await.map_err(|_| RequestError::Closed)?;
             answered.await.map_err(|_| RequestError::Closed)
         };
-        match tokio::time::timeout(bound, exchange).await {
-            Ok(Ok(answer)) => match answer {
+        match self.unheard.within(bound, exchange).await {
+            Some(Ok(answer)) => match answer {
                 Ok(reply) => Ok(reply),
                 Err(error) => {
                     if let ControlError::StaleTerm(term) = error {
@@ -365,8 +369,8 @@ impl Session {
                     Err(RequestError::Refused(error))
                 }
             },
-            Ok(Err(error)) => Err(error),
-            Err(_) => {
+            Some(Err(error)) => Err(error),
+            None => {
                 self.close(format!("no answer to {what} within {bound:?}"));
                 Err(RequestError::TimedOut(bound))
             }
@@ -405,8 +409,8 @@ impl Session {
         bound: Duration,
     ) -> Result<Vec<T>, RequestError> {
         let (what, whole) = (kind(&ask(0)), bound * TABLE_BOUNDS);
-        let read = tokio::time::timeout(whole, self.read_pages(ask, page, bound)).await;
-        read.unwrap_or_else(|_| {
+        let read = self.unheard.within(whole, self.read_pages(ask, page, bound)).await;
+        read.unwrap_or_else(|| {
             self.close(format!("the answers to {what} did not end within {whole:?}"));
             Err(RequestError::TimedOut(whole))
         })
