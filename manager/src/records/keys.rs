@@ -73,6 +73,14 @@ impl Default for Begun {
     }
 }
 
+/// When a key's operation ended.
+#[derive(Clone, Copy)]
+struct Over {
+    at: Timestamp,
+    /// When that was entered here, by the monotonic clock.
+    entered: Instant,
+}
+
 /// All keys, and the order in which they go.
 #[derive(Clone, Default)]
 pub(super) struct Keys {
@@ -81,7 +89,7 @@ pub(super) struct Keys {
     /// Those whose operation has ended.
     ended: Ends<String>,
     /// When that was.
-    over: OrdMap<String, Timestamp>,
+    over: OrdMap<String, Over>,
     /// By their operations.
     of: OrdSet<(OperationId, String)>,
 }
@@ -105,9 +113,14 @@ impl Keys {
         self.of.insert((operation, key.clone()));
         self.all.insert(key.clone(), record);
         if let Some(at) = ended {
-            self.ended.insert(key.clone());
-            self.over.insert(key, at);
+            self.end_key(key, at);
         }
+    }
+
+    fn end_key(&mut self, key: String, at: Timestamp) {
+        self.ended.insert(key.clone());
+        let entered = self.over.get(&key).map_or_else(Instant::now, |over| over.entered);
+        self.over.insert(key, Over { at, entered });
     }
 
     pub(super) fn remove(&mut self, key: &str) {
@@ -140,50 +153,56 @@ impl Keys {
     /// An operation has ended.
     pub(super) fn end(&mut self, operation: OperationId, at: Timestamp) {
         for key in self.of(operation) {
-            self.ended.insert(key.clone());
-            self.over.insert(key, at);
+            self.end_key(key, at);
         }
     }
 
-    /// When a key's operation ended; nothing while it runs.
-    pub(super) fn ended(&self, key: &str) -> Option<Timestamp> {
-        self.over.get(key).copied()
+    /// Whether a key's operation ended so long ago that it may be used for something else now: by the
+    /// wall clock, and by the monotonic one. A wall clock that is set forward would have a retry do again
+    /// what its request did. One that is set back only keeps keys longer.
+    pub(super) fn is_over(&self, key: &str, wall: Timestamp) -> bool {
+        let Some(over) = self.over.get(key) else { return false };
+        let by =
+            |now: Timestamp| now.as_millis().saturating_sub(over.at.as_millis()) >= KEEP_KEYS_MS;
+        // One that ended before these were read may be over earlier; but the wall clock may have been
+        // behind then, and then no time after that would be late enough.
+        let here = over.entered.elapsed().as_millis() as u64 >= KEEP_KEYS_MS;
+        by(wall) && (here || by(self.latest()))
     }
 
-    /// The time by which a key is over: the wall clock's, but no later than the monotonic clock allows. A
-    /// wall clock that is set forward would have a retry do again what its request did. One that is set
-    /// back only keeps keys longer.
-    pub(super) fn time(&self, wall: Timestamp) -> Timestamp {
+    /// The latest time that the monotonic clock allows.
+    fn latest(&self) -> Timestamp {
         let passed = (self.begun.monotonic.elapsed() + AHEAD).as_millis() as u64;
-        let latest = self.begun.wall.as_millis().saturating_add(passed);
-        wall.min(Timestamp::from_millis(latest))
+        Timestamp::from_millis(self.begun.wall.as_millis().saturating_add(passed))
     }
 
-    /// As if they had been read so long before.
+    /// As if they had been read, and their operations had ended, so long before.
     #[cfg(test)]
     pub(super) fn age(&mut self, ms: u64) {
-        let wall = self.begun.wall.as_millis() + ms;
-        self.begun.wall = Timestamp::from_millis(wall);
+        let earlier = |then: Instant| then - Duration::from_millis(ms);
+        self.begun.monotonic = earlier(self.begun.monotonic);
+        let over = self.over.iter();
+        let over =
+            over.map(|(key, over)| (key.clone(), Over { entered: earlier(over.entered), ..*over }));
+        self.over = over.collect();
     }
 
-    /// The one whose operation ended first, and when that was.
-    pub(super) fn oldest(&self) -> Option<(Timestamp, String)> {
-        let key = self.ended.first()?;
-        Some((self.ended(key)?, key.clone()))
+    /// As if the wall clock had said that when they were read.
+    #[cfg(test)]
+    pub(super) fn begin_at(&mut self, wall: Timestamp) {
+        self.begun.wall = wall;
     }
-}
 
-/// Whether a key whose operation ended then may be used for something else now.
-pub(super) fn is_over(ended: Timestamp, now: Timestamp) -> bool {
-    now.as_millis().saturating_sub(ended.as_millis()) >= KEEP_KEYS_MS
+    /// The one whose operation ended first.
+    pub(super) fn oldest(&self) -> Option<&String> {
+        self.ended.first()
+    }
 }
 
 impl Tables {
     /// What a client's idempotency key stands for at this time.
     pub fn key(&self, key: &str, now: Timestamp) -> Option<&Arc<KeyRecord>> {
-        let record = self.keys.get(key)?;
-        let now = self.keys.time(now);
-        self.keys.ended(key).is_none_or(|ended| !is_over(ended, now)).then_some(record)
+        self.keys.get(key).filter(|_| !self.keys.is_over(key, now))
     }
 
     /// How many keys are kept.

@@ -142,21 +142,19 @@ impl Tables {
     }
 
     /// The events of an operation that are kept, in order: its own, and starts of the manager
-    /// between its beginning and its end, after which it went on by itself.
+    /// between its beginning and its end, after which it went on by itself. By their numbers: the wall
+    /// clock may be another one after a start.
     pub fn story(&self, id: OperationId) -> Vec<&EventRecord> {
-        let operation = self.operations.get(&id);
-        let began = operation.map(|operation| operation.started);
-        let ended = operation.and_then(|operation| operation.ended);
-        let meanwhile = |event: &&EventRecord| {
-            event.kind == EventKind::ManagerStarted
-                && began.is_some_and(|began| event.at >= began)
-                && ended.is_none_or(|ended| event.at <= ended)
-        };
-        let last = self.events.values();
-        let last = last.filter(|event| event.operation == Some(id) || meanwhile(event));
         let before = self.stories.of(id).map(|(_, event)| event);
-        let starts = self.stories.starts.values().map(Arc::as_ref).filter(meanwhile);
-        let mut story: Vec<&EventRecord> = before.chain(starts).chain(last).collect();
+        let last = self.events.values().filter(|event| event.operation == Some(id));
+        let mut story: Vec<&EventRecord> = before.chain(last).collect();
+        let Some(began) = story.first().map(|event| event.sequence) else { return story };
+        let runs = self.operations.get(&id).is_some_and(|operation| !operation.state.is_final());
+        let ended = if runs { u64::MAX } else { story[story.len() - 1].sequence };
+        let starts = self.stories.starts.range(began..=ended).map(|(_, event)| event.as_ref());
+        let last = self.events.range(began..=ended).map(|(_, event)| event);
+        let last = last.filter(|event| event.kind == EventKind::ManagerStarted);
+        story.extend(starts.chain(last));
         story.sort_by_key(|event| event.sequence);
         story
     }

@@ -93,8 +93,8 @@ impl Txn {
         self.put(&record);
         self.tables.insert_key(record);
         for _ in 0..keys::SWEEP {
-            let Some((ended, oldest)) = self.tables.keys.oldest() else { return };
-            if !keys::is_over(ended, self.tables.keys.time(self.now)) {
+            let Some(oldest) = self.tables.keys.oldest().cloned() else { return };
+            if !self.tables.keys.is_over(&oldest, self.now) {
                 if self.tables.keys.len() <= MAX_KEYS {
                     return;
                 }

@@ -455,11 +455,11 @@ async fn a_clock_that_is_set_back_has_what_ended_last_stay() {
     let tables = records.snapshot();
     let oldest = std::iter::successors(Some((*tables).clone()), |tables| {
         let mut tables = tables.clone();
-        let key = tables.keys.oldest()?.1;
+        let key = tables.keys.oldest()?.clone();
         tables.keys.remove(&key);
         Some(tables)
     });
-    let keys: Vec<_> = oldest.map_while(|tables| Some(tables.keys.oldest()?.1)).collect();
+    let keys: Vec<_> = oldest.map_while(|tables| tables.keys.oldest().cloned()).collect();
     assert_eq!(keys, ["key-1", "key-2", "key-3"]);
     assert_eq!(ids(&keeping(&store, 1, 1)), [3]);
 }
@@ -501,6 +501,33 @@ async fn stories_are_kept_as_long_as_their_operations() {
     assert_eq!(ids(&records), [2]);
     let kept = Store::read(&*store, Table::Events).unwrap().len();
     assert_eq!(kept, MAX_EVENTS + 1, "the last, and the start");
+}
+
+/// Which starts belong to a story does not go by the wall clock.
+#[test]
+fn a_start_is_part_of_the_story_that_it_was_in_whatever_the_clock_says() {
+    const HOUR: u64 = 3_600_000;
+    let mut txn = Txn::new(Tables::default());
+    let began = txn.now().as_millis();
+    let start = |txn: &mut Txn| txn.event(EventRecord::new(EventKind::ManagerStarted, "again"));
+    let tell =
+        |txn: &mut Txn, kind| txn.event(EventRecord::new(kind, "").operation(OperationId(1)));
+    start(&mut txn);
+    txn.new_operation_id();
+    txn.put_operation(operation(OperationId(1), OperationState::Running));
+    tell(&mut txn, EventKind::OperationStarted);
+    txn.set_now(Timestamp::from_millis(began - HOUR));
+    start(&mut txn);
+    let kinds =
+        |txn: &Txn| txn.story(OperationId(1)).iter().map(|event| event.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&txn), [EventKind::OperationStarted, EventKind::ManagerStarted]);
+    let ended = Some(Timestamp::from_millis(began + HOUR));
+    let operation = operation(OperationId(1), OperationState::Failed);
+    txn.put_operation(OperationRecord { ended, ..operation });
+    tell(&mut txn, EventKind::OperationFailed);
+    start(&mut txn);
+    let told = [EventKind::OperationStarted, EventKind::ManagerStarted, EventKind::OperationFailed];
+    assert_eq!(kinds(&txn), told);
 }
 
 fn key(txn: &mut Txn, name: &str, operation: OperationId, since: Timestamp) {
@@ -588,6 +615,23 @@ fn a_wall_clock_that_is_set_forward_takes_out_no_keys() {
     txn.set_now(later);
     key(&mut txn, "next", OperationId(99), later);
     assert!(txn.key("retried", later).is_some());
+}
+
+/// Nor does one that was behind when the manager started keep them for ever.
+#[test]
+fn keys_that_ended_after_the_clock_was_set_right_go_after_a_day() {
+    let mut txn = Txn::new(Tables::default());
+    let now = txn.now().as_millis();
+    txn.tables.keys.begin_at(Timestamp::from_millis(now - 365 * KEEP_KEYS_MS));
+    let ended = add_ended(&mut txn, 0);
+    key(&mut txn, "early", ended, Timestamp::from_millis(now));
+    let later = Timestamp::from_millis(now + KEEP_KEYS_MS + 1);
+    txn.set_now(later);
+    assert!(txn.key("early", later).is_some(), "it may be the wall clock alone");
+    txn.tables.keys.age(KEEP_KEYS_MS);
+    assert!(txn.key("early", later).is_none());
+    key(&mut txn, "next", OperationId(99), later);
+    assert_eq!((txn.key_count(), txn.meta().keys_dropped_early), (1, 0));
 }
 
 #[test]
