@@ -26,6 +26,7 @@ use crate::config::MAX_TIME_MS;
 use crate::manager::Manager;
 use crate::operations::holds;
 use crate::records::{Tables, Txn};
+use crate::spares;
 use crate::types::{
     DeviceState, EventKind, EventRecord, HealthRecord, HealthState, HoldKind, ModelRecord,
     NodeName, Place, SlotAddress, Subject,
@@ -267,10 +268,14 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
 fn count_failure(txn: &mut Txn, slot: &SlotAddress) {
     let Some(model) = txn.model_of(slot).map(str::to_owned) else { return };
     let known = txn.models().values().find(|known| known.model.eq_ignore_ascii_case(&model));
-    let known = known.cloned();
     let since = txn.now();
-    let record = known.unwrap_or(ModelRecord { model, failures: 0, since });
-    txn.put_model(ModelRecord { failures: record.failures.saturating_add(1), ..record });
+    let mut record = known.cloned().unwrap_or(ModelRecord { model, failures: 0, since });
+    // What was counted while the clock was not set is in no time.
+    if !spares::is_set(record.since) {
+        (record.failures, record.since) = (0, since);
+    }
+    record.failures = record.failures.saturating_add(1);
+    txn.put_model(record);
 }
 
 /// Looks until the manager stops.
@@ -357,12 +362,49 @@ async fn record(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{NodeRecord, Role, Timestamp};
+    use crate::types::{
+        DeviceRecord, DeviceState, FunctionAddress, NodeRecord, PciIdentity, Role, Timestamp,
+    };
 
     fn join(txn: &mut Txn, name: &NodeName) {
         let (node, now) = (txn.new_node_id().unwrap(), Timestamp::now());
         let (name, role) = (name.clone(), Role::Box);
         txn.put_node(NodeRecord::new(name, node, role, 1, now));
+    }
+
+    #[test]
+    fn failures_of_before_the_clock_was_set_are_counted_anew() {
+        let mut txn = Txn::new(Tables::default());
+        let slot: SlotAddress = "box1/1".parse().unwrap();
+        let pci = PciIdentity {
+            vendor: 0x10de,
+            device: 1,
+            subsystem_vendor: 0,
+            subsystem: 0,
+            class: 0x03_0200,
+            revision: 0,
+        };
+        let function = tlp_codec::ids::SlotFunction::ZERO;
+        txn.put_device(DeviceRecord {
+            address: FunctionAddress { slot: slot.clone(), function },
+            state: DeviceState::Free,
+            model: "GPU".into(),
+            pci,
+            serial: 7,
+            bars: [0; 6],
+            since: txn.now(),
+        });
+        let count = |txn: &Txn| {
+            let all: Vec<_> = txn.models().values().cloned().collect();
+            let [one] = &all[..] else { panic!("one model: {all:?}") };
+            (one.failures, one.since)
+        };
+        let (unset, now) = (Timestamp::from_millis(60_000), txn.now());
+        txn.put_model(ModelRecord { model: "gpu".into(), failures: 4, since: unset });
+        count_failure(&mut txn, &slot);
+        assert_eq!(count(&txn), (1, now));
+        count_failure(&mut txn, &slot);
+        assert_eq!(count(&txn), (2, now));
     }
 
     #[test]

@@ -16,6 +16,9 @@ const ENOUGH_FAILURES: u32 = 5;
 /// box or their firmware, say nothing of a year.
 const ENOUGH_TIME_MS: u64 = 90 * 24 * 3_600_000;
 
+/// Unix time in milliseconds, of 2020: a clock that says less was not set when the machine was switched on.
+const SET_MS: u64 = 1_577_836_800_000;
+
 /// Milliseconds of a year of 365.25 days.
 const YEAR_MS: f64 = demand::HOURS_OF_A_YEAR * 3_600_000.0;
 
@@ -166,11 +169,16 @@ fn history(tables: &Tables, model: &str) -> Option<(u32, Timestamp)> {
         .reduce(|(one, since), (other, then)| (one.saturating_add(other), since.min(then)))
 }
 
+/// Whether that is by a clock that was set. Since another time nothing can be counted.
+pub fn is_set(since: Timestamp) -> bool {
+    since.as_millis() >= SET_MS
+}
+
 /// The rate of so many failures, a year and device, when they have been enough for long enough. The
 /// time counts from the first failure on, so that one is none of that time.
 fn seen(failures: u32, since: Timestamp, now: Timestamp, devices: u32) -> Option<f64> {
     let time = now.as_millis().saturating_sub(since.as_millis());
-    let enough = failures >= ENOUGH_FAILURES && time >= ENOUGH_TIME_MS;
+    let enough = failures >= ENOUGH_FAILURES && time >= ENOUGH_TIME_MS && is_set(since);
     let years = f64::from(devices.max(1)) * time as f64 / YEAR_MS;
     enough.then(|| f64::from(failures - 1) / years)
 }
@@ -237,6 +245,7 @@ mod tests {
         // A box full of them that fails at once would be a hundred failures a device and year.
         assert_eq!(seen(8, first, after(3_600_000), 1_000), None);
         assert_eq!(seen(4, first, after(year), 1_000), None);
+        assert_eq!(seen(41, Timestamp::from_millis(year), first, 1_000), None, "not since 1971");
         let rate = seen(41, first, after(year), 1_000).unwrap();
         assert!((rate - 0.04).abs() < 1e-9, "{rate}");
     }
