@@ -93,6 +93,8 @@ impl Failure {
                 _ => 7,
             },
             Self::Rollout(_) | Self::Erasure(_) => 7,
+            // Who started the manager is to start it again.
+            Self::Serve(ServeError::Store(error)) if error.may_pass() => 11,
             Self::Store(_) | Self::Damaged(_) | Self::Serve(ServeError::Store(_)) => 8,
             Self::Serve(ServeError::AddressInUse { .. } | ServeError::Listen { .. }) => 9,
             Self::Config(_) | Self::Argument(_) => 2,

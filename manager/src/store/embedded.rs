@@ -8,7 +8,7 @@ use redb::{
     Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
     TableDefinition,
 };
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -138,13 +138,21 @@ fn open(path: &Path) -> Result<Database, StoreError> {
         let reason = "the file is empty".to_owned();
         return Err(StoreError::Corrupt { path: path.to_owned(), reason });
     }
+    let is_new = File::create_new(path).is_ok();
     // redb panics on some damage that its checks do not foresee; that must not look like a
     // mistake of the manager.
     let create = || Builder::new().create_with_backend(HeaderLast::open(path)?);
     let opened = std::panic::catch_unwind(create).unwrap_or_else(|_| {
         Err(DatabaseError::Storage(StorageError::Corrupted("its structure".into())))
     });
-    opened.map_err(|error| open_error(path, error))
+    opened.map_err(|error| {
+        let error = open_error(path, error);
+        // What was begun would be taken for a damaged store, and nothing is in it.
+        if is_new && !matches!(error, StoreError::Locked(_)) {
+            let _ = fs::remove_file(path);
+        }
+        error
+    })
 }
 
 /// Why a file could not be opened.

@@ -249,6 +249,12 @@ impl StoreError {
         Self::Io { path: path.to_owned(), doing, source }
     }
 
+    /// Whether it is not about what the file holds, so that the same store may be of use later: who
+    /// has it lets go of it, or its disk has room again.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Locked(_) | Self::Io { .. } | Self::Closed { .. })
+    }
+
     /// What is wrong with a copy's content, said of the file that it is a copy of.
     pub(crate) fn said_of(self, path: &Path) -> Self {
         let path = path.to_owned();

@@ -6,6 +6,7 @@ use proxy_core::control::{ControlError, Request};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 /// The codes that `--help` lists.
 fn listed(manager: &Manager) -> BTreeSet<i32> {
@@ -86,7 +87,7 @@ fn each_kind_of_error_has_its_exit_code() {
     ends(6, &["--server", &nobody, "list"], &free.to_string());
     ends(8, &["store", "check", "--store", "damaged.redb"], "damaged.redb");
     ends(
-        8,
+        11,
         &["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--store", "store.redb"],
         "store.redb",
     );
@@ -99,6 +100,47 @@ fn each_kind_of_error_has_its_exit_code() {
     ends(0, &["list"], "");
     // Those of signals are made to happen in `waiting`.
     assert_eq!(&seen | &BTreeSet::from([129, 130, 143]), listed(&manager));
+}
+
+/// The codes after which systemd does not start the manager again.
+fn left_alone() -> BTreeSet<i32> {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/dxpu-manager.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let codes = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus="));
+    codes.unwrap().split_whitespace().map(|code| code.parse().unwrap()).collect()
+}
+
+/// A disk that is full when the manager starts has room again later, and a store that is in use is
+/// let go of: then the manager is there again by itself.
+#[test]
+fn the_service_tries_a_store_again_that_may_be_of_use_later() {
+    let mut manager = Manager::start();
+    assert!(manager.terminate().success());
+    std::fs::write(manager.path("damaged.redb"), "no store at all").unwrap();
+    let folder = manager.folder.path().to_owned();
+    let serve = |files: &str, store: &str| {
+        let mut command = Command::new("/bin/sh");
+        command.env_clear().current_dir(&folder);
+        command.args(["-c", &format!("ulimit -f {files} && exec \"$0\" \"$@\"")]);
+        command.args([env!("CARGO_BIN_EXE_dxpu-manager"), "serve", "--store", store]);
+        command.args(["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let left_alone = left_alone();
+    // A file has room for its first page only. A store that is not there yet has to be made.
+    for store in ["store.redb", "new.redb", "new.redb"] {
+        let (code, said) = serve("8", store);
+        assert!(said.contains(&format!("{store} cannot be")), "{said}");
+        assert!(code == 11 && !left_alone.contains(&code), "{code}: {said}");
+    }
+    assert!(!manager.path("new.redb").exists(), "it would be taken for a damaged one");
+    let (code, said) = serve("unlimited", "damaged.redb");
+    assert!(code == 8 && left_alone.contains(&code), "{code}: {said}");
+    manager.run();
+    let (code, said) = serve("unlimited", "store.redb");
+    assert!(said.contains("in use"), "{said}");
+    assert!(code == 11 && !left_alone.contains(&code), "{code}: {said}");
 }
 
 #[test]
@@ -121,7 +163,7 @@ fn the_line_that_says_why_it_ended_is_json_where_its_log_is() {
     let serve =
         ["serve", "--log-format", "json", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
     for (code, more, says) in [
-        (8, ["--store", "/nowhere/store.redb"], "/nowhere/store.redb"),
+        (11, ["--store", "/nowhere/store.redb"], "/nowhere/store.redb"),
         (2, ["--log", "a=b=c"], "a=b=c"),
     ] {
         let output = manager.cli(&[&serve[..], &more].concat());

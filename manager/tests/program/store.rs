@@ -17,7 +17,7 @@ fn serve_on(manager: &Manager, store: &str) -> (Option<i32>, String) {
 fn a_store_has_one_manager() {
     let manager = Manager::start();
     let (code, error) = serve_on(&manager, "store.redb");
-    assert_eq!(code, Some(8), "{error}");
+    assert_eq!(code, Some(11), "{error}");
     assert!(error.contains("store.redb") && error.contains("in use"), "{error}");
     let output = manager.cli(&["restore", "--from", "store.redb", "--store", "store.redb"]);
     assert_eq!(output.status.code(), Some(8));
@@ -55,11 +55,11 @@ fn damaged_stores_are_named_and_left_as_they_are() {
 fn unreadable_places_are_named() {
     let manager = Manager::start();
     let (code, error) = serve_on(&manager, "no/such/folder/store.redb");
-    assert_eq!(code, Some(8), "{error}");
+    assert_eq!(code, Some(11), "{error}");
     assert!(error.contains("no/such/folder") && error.contains("folder exists"), "{error}");
     std::fs::create_dir(manager.path("folder.redb")).unwrap();
     let (code, error) = serve_on(&manager, "folder.redb");
-    assert_eq!(code, Some(8), "{error}");
+    assert_eq!(code, Some(11), "{error}");
     let output = manager.cli(&["restore", "--from", "missing.redb", "--store", "new.redb"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(8));

@@ -595,7 +595,7 @@ fn a_read_only_store_is_named() {
         output => output.unwrap(),
     };
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(8), "{error}");
+    assert_eq!(output.status.code(), Some(11), "{error}");
     assert!(
         error.contains("store.redb") && error.contains("read and written by this user"),
         "{error}"

@@ -36,6 +36,7 @@ pub(super) const EXIT_CODES: &str = "Exit codes:
   9  an address cannot be listened on
   10 the operating system did not enumerate a device in time, and nothing of the allocation stays
      lent
+  11 `serve` cannot use the store now, and may later: it is in use, or cannot be read or written
   129 ended by a hangup
   130 ended by Ctrl-C
   143 ended by SIGTERM
