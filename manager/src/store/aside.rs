@@ -1,7 +1,7 @@
 //! Looks at a store's file without writing it: redb writes when it opens, checks and closes a file;
 //! all of that goes to memory here. So a damaged file stays as it was for whoever looks next.
 
-use super::embedded::{definition, open_error, storage_error};
+use super::embedded::{any_error, definition, open_error, storage_error};
 use super::{Record, StoreError, Table};
 use redb::{Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable};
 use redb::{ReadableTableMetadata, RepairSession, StorageBackend, StorageError};
@@ -278,6 +278,15 @@ impl Held {
         Ok(held)
     }
 
+    /// Its number on its disk. `path` is for the error.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system does not say.
+    pub(super) fn inode(&self, path: &Path) -> Result<u64, StoreError> {
+        Ok(self.0.metadata().map_err(|error| StoreError::io(path, "read", error))?.ino())
+    }
+
     /// The file.
     pub(super) fn file(&self) -> &File {
         &self.0
@@ -329,14 +338,20 @@ pub(super) fn read_what_reads(file: &File, table: Table) -> (Vec<Record>, Option
 }
 
 /// The records of a table that can be reached from its front, also of a file whose writer was killed:
-/// as they were after the last write that is whole.
-pub(super) fn read_after_repair(file: &File, table: Table) -> Vec<Record> {
+/// as they were after the last write that is whole. And whether those are all.
+pub(super) fn read_after_repair(
+    file: &File,
+    path: &Path,
+    table: Table,
+) -> (Vec<Record>, Result<(), StoreError>) {
     let mut found = Vec::new();
-    if let Ok(database) = aside(file).and_then(|aside| open_with(aside, |_| ())) {
-        // What it does not reach is not asked for.
-        let _ = with(database, |database| walk_in(database, table, None, &mut found));
-    }
-    found
+    let database = match aside(file).and_then(|aside| open_with(aside, |_| ())) {
+        Ok(database) => database,
+        Err(error) => return (found, Err(open_error(path, error))),
+    };
+    let read = with(database, |database| walk_in(database, table, None, &mut found));
+    let read = read.unwrap_or_else(|| Err(redb::Error::Corrupted(STRUCTURE.into())));
+    (found, read.map_err(|error| any_error(path, "read", error)))
 }
 
 /// Reads a table from its front; or from its back, until a key.

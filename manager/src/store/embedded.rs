@@ -9,6 +9,7 @@ use redb::{
     TableDefinition,
 };
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ struct Open {
     /// The one record of [`Table::Meta`] as it was written last. Every start of a manager changes
     /// it, so it shows whether another one was here while the file was closed.
     meta: Option<Vec<u8>>,
+    /// The file's number on its disk: young stores of the same form have the same in
+    /// [`Open::meta`].
+    inode: Option<u64>,
     failure: Option<Failure>,
 }
 
@@ -51,6 +55,8 @@ struct Failure {
     reason: String,
     /// When that was.
     at: Instant,
+    /// Whether another file is in its place, or another manager has used it. It is not ours any more.
+    is_replaced: bool,
     /// The database that was written. While it is copied its file cannot be opened again.
     lingers: Weak<Database>,
 }
@@ -98,11 +104,12 @@ impl EmbeddedStore {
         let mut store = Self {
             path: path.to_owned(),
             went_back: None,
-            open: Mutex::new(Open { database: None, meta: None, failure: None }),
+            open: Mutex::new(Open { database: None, meta: None, inode: None, failure: None }),
         };
         let meta = store.meta_in(&database)?;
+        let inode = fs::metadata(path).map_err(|e| StoreError::io(path, "read", e))?.ino();
         let now = store.open.get_mut().unwrap_or_else(PoisonError::into_inner);
-        (now.database, now.meta) = (Some(Arc::new(database)), meta);
+        (now.database, now.meta, now.inode) = (Some(Arc::new(database)), meta, Some(inode));
         Ok(store)
     }
 
@@ -117,14 +124,19 @@ impl EmbeddedStore {
     }
 
     fn error(&self, doing: &'static str, error: impl Into<redb::Error>) -> StoreError {
-        match error.into() {
-            redb::Error::Io(source) => StoreError::io(&self.path, doing, source),
-            redb::Error::PreviousIo => {
-                let source = std::io::Error::other("an earlier write failed");
-                StoreError::io(&self.path, doing, source)
-            }
-            other => StoreError::Corrupt { path: self.path.clone(), reason: other.to_string() },
+        any_error(&self.path, doing, error.into())
+    }
+}
+
+/// Why something could not be done with a file.
+pub(super) fn any_error(path: &Path, doing: &'static str, error: redb::Error) -> StoreError {
+    match error {
+        redb::Error::Io(source) => StoreError::io(path, doing, source),
+        redb::Error::PreviousIo => {
+            let source = std::io::Error::other("an earlier write failed");
+            StoreError::io(path, doing, source)
         }
+        other => StoreError::Corrupt { path: path.to_owned(), reason: other.to_string() },
     }
 }
 
@@ -190,12 +202,15 @@ impl EmbeddedStore {
             return Ok(database.clone());
         }
         let failure = now.failure.as_ref().expect("only a failure closes it");
+        if failure.is_replaced {
+            return Err(StoreError::Replaced(self.path.clone()));
+        }
         // It would seem to be in use by another manager.
         let is_ours = failure.lingers.strong_count() > 0;
         if is_ours || failure.at.elapsed() < REOPEN_PAUSE {
             return Err(self.closed(&failure.reason));
         }
-        match self.reopen(&now.meta, failure) {
+        match self.reopen(now, failure) {
             Ok(database) => {
                 tracing::info!("the store {} can be written again", self.path.display());
                 let database = Arc::new(database);
@@ -205,18 +220,31 @@ impl EmbeddedStore {
             Err(error) => {
                 let failure = now.failure.as_mut().expect("it was there");
                 (failure.reason, failure.at) = (error.to_string(), Instant::now());
+                failure.is_replaced = matches!(error, StoreError::Replaced(_));
                 Err(error)
             }
         }
     }
 
-    fn reopen(&self, meta: &Option<Vec<u8>>, failure: &Failure) -> Result<Database, StoreError> {
-        // One that was taken away is not to be taken for a new one.
-        fs::metadata(&self.path).map_err(|e| StoreError::io(&self.path, "read", e))?;
+    fn reopen(&self, now: &Open, failure: &Failure) -> Result<Database, StoreError> {
+        let replaced = || StoreError::Replaced(self.path.clone());
+        let is_ours = |found| found == now.meta || found == failure.meta;
+        // redb writes what it opens: what somebody else put there is only looked at. One that was taken
+        // away is not found, and none is made.
+        let held = Held::take(&self.path)?;
+        if held.inode(&self.path)? != now.inode.expect("it was open") {
+            return Err(replaced());
+        }
+        let (found, read) = meta_of(&held, &self.path);
+        read?;
+        if !is_ours(found) {
+            return Err(replaced());
+        }
+        drop(held);
         let database = open(&self.path)?;
-        let found = self.meta_in(&database)?;
-        if found != *meta && found != failure.meta {
-            return Err(StoreError::Replaced(self.path.clone()));
+        // Somebody may have had it between the two.
+        if !is_ours(self.meta_in(&database)?) {
+            return Err(replaced());
         }
         self.write(&database, &failure.undo).map_err(|(error, _)| error)?;
         Ok(database)
@@ -334,6 +362,7 @@ impl Store for EmbeddedStore {
                 meta: meta.clone(),
                 reason: error.to_string(),
                 at: Instant::now(),
+                is_replaced: false,
                 lingers: Arc::downgrade(&database),
             });
             error
@@ -365,7 +394,7 @@ pub fn restore(backup: &Path, path: &Path) -> Result<Restored, StoreError> {
         Err(error @ StoreError::Locked(_)) => return Err(error),
         held => held.ok(),
     };
-    let replaced = held.as_ref().and_then(meta_of);
+    let replaced = held.as_ref().and_then(|held| meta_of(held, path).0);
     let kept =
         put_in_place(backup, path, replaced.as_deref()).map_err(|error| error.of_backup(backup))?;
     Ok(Restored { went_back, kept })
@@ -380,10 +409,10 @@ pub struct Restored {
     pub kept: Option<PathBuf>,
 }
 
-/// The one record of [`Table::Meta`] of a file that somebody holds, if it can be read.
-fn meta_of(held: &Held) -> Option<Vec<u8>> {
-    let records = aside::read_after_repair(held.file(), Table::Meta);
-    records.into_iter().find(|(key, _)| key == META_KEY).map(|(_, value)| value)
+/// The one record of [`Table::Meta`] of a file that somebody holds, as far as it can be read.
+fn meta_of(held: &Held, path: &Path) -> (Option<Vec<u8>>, Result<(), StoreError>) {
+    let (records, read) = aside::read_after_repair(held.file(), path, Table::Meta);
+    (records.into_iter().find(|(key, _)| key == META_KEY).map(|(_, value)| value), read)
 }
 
 /// Puts a copy of a store, one generation on, in the place of one that nobody has open, which gave out
@@ -417,12 +446,68 @@ mod tests {
             now.database = None;
             let (undo, meta, reason) = (Vec::new(), now.meta.clone(), "no room".to_owned());
             let (at, lingers) = (Instant::now() - REOPEN_PAUSE, Arc::downgrade(&copied));
-            now.failure = Some(Failure { undo, meta, reason, at, lingers });
+            let is_replaced = false;
+            now.failure = Some(Failure { undo, meta, reason, at, is_replaced, lingers });
         };
         fail(&mut store.now());
         let refused = store.commit(&[]).unwrap_err().to_string();
         assert!(refused.contains("no room") && !refused.contains("another"), "{refused}");
         drop(copied);
         store.commit(&[]).unwrap();
+    }
+    /// As after a write that failed, when it is to be opened again.
+    fn failed(store: &EmbeddedStore) {
+        let mut now = store.now();
+        now.database = None;
+        now.failure = Some(Failure {
+            undo: Vec::new(),
+            meta: now.meta.clone(),
+            reason: "no room".to_owned(),
+            at: Instant::now() - REOPEN_PAUSE,
+            is_replaced: false,
+            lingers: Weak::new(),
+        });
+    }
+
+    #[test]
+    fn what_another_one_put_in_its_place_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, other, third] = ["store", "other", "third"].map(|name| folder.path().join(name));
+        let store = EmbeddedStore::open(&path).unwrap();
+        let meta = |value: &[u8]| {
+            [Change { table: Table::Meta, key: META_KEY.to_vec(), value: Some(value.to_vec()) }]
+        };
+        store.commit(&meta(b"ours")).unwrap();
+        failed(&store);
+
+        // Half of it is no reason to give it up: it comes back where it was.
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        store.commit(&meta(b"ours")).unwrap_err();
+        assert!(fs::read(&path).unwrap() == whole[..whole.len() / 2]);
+        fs::write(&path, &whole).unwrap();
+        store.now().failure.as_mut().unwrap().at -= REOPEN_PAUSE;
+        store.commit(&meta(b"ours")).unwrap();
+
+        // One of another manager, and one that holds the same and is another file.
+        store.copy(&third).unwrap();
+        EmbeddedStore::open(&other).unwrap().commit(&meta(b"theirs")).unwrap();
+        let ours = fs::read(&path).unwrap();
+        for (foreign, renamed) in
+            [(fs::read(&other).unwrap(), false), (fs::read(&third).unwrap(), true)]
+        {
+            failed(&store);
+            match renamed {
+                true => fs::rename(&third, &path).unwrap(),
+                false => fs::write(&path, &foreign).unwrap(),
+            }
+            for _ in 0..3 {
+                let error = store.commit(&meta(b"more")).unwrap_err();
+                assert!(matches!(error, StoreError::Replaced(_)), "{error}");
+                assert!(fs::read(&path).unwrap() == foreign, "it was written");
+                store.now().failure.as_mut().unwrap().at -= REOPEN_PAUSE;
+            }
+            fs::write(&path, &ours).unwrap();
+        }
     }
 }

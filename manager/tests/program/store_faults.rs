@@ -137,13 +137,17 @@ fn a_store_that_another_manager_had_meanwhile_is_left_alone() {
     // As if it had been moved away and another one put in its place.
     std::fs::write(manager.path("other.redb"), later).unwrap();
     std::fs::rename(manager.path("other.redb"), manager.path("store.redb")).unwrap();
+    let before = std::fs::read(manager.path("store.redb")).unwrap();
     limit(&manager, None);
     eventually("to be refused", || {
         let health = manager.get("/v1/healthz");
         let reason = health["store_trouble"]["reason"].as_str().unwrap_or_default();
         reason.contains("another manager").then_some(())
     });
+    // Nor later, when it tries again.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
     assert_eq!(manager.get("/v1/healthz")["status"], "store-failed");
+    assert!(std::fs::read(manager.path("store.redb")).unwrap() == before, "it was written");
 }
 
 const NODES: redb::TableDefinition<&[u8], &[u8]> = redb::TableDefinition::new("nodes");
