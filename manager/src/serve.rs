@@ -122,8 +122,10 @@ impl Server {
             tracing::warn!("{detail}");
         }
         let metrics = Arc::new(Metrics::default());
+        // Copies are beside the file, and not beside a link to it.
+        let path = store.path().to_owned();
         let store = Metered::new(store, metrics.clone());
-        let records = Records::open_with(Arc::new(store), &config.store, config.settings.keep)?;
+        let records = Records::open_with(Arc::new(store), &path, config.settings.keep)?;
         let (manager, queues) = Manager::new(records, config.settings, metrics);
         // Whoever dials before this is refused and dials again; later, nobody is kept waiting who
         // could not be heard.

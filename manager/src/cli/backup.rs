@@ -6,7 +6,7 @@ use crate::store::{self, Restored, StoreError};
 use manager_client::Client;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Fetches a backup, checks it and puts it in its place in one move, on the disk.
 pub(super) fn backup(client: &Client, out: &Output, to: &Path) -> Result<(), Failure> {
@@ -16,14 +16,16 @@ pub(super) fn backup(client: &Client, out: &Output, to: &Path) -> Result<(), Fai
         return Err(Failure::Argument(why));
     }
     let bytes = client.bytes("/v1/backup")?;
-    let mut new = to.as_os_str().to_owned();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    put(&new, to, &bytes)?;
+    let place = store::leads_to(to).map_err(|error| not_written(to, &error))?;
+    put(&store::beside(&place, ".new"), &place, &bytes)?;
     let size = bytes.len();
     out.print(&serde_json::json!({ "backup": to, "bytes": size }), |_| {
         format!("{} has {size} bytes and reads well", to.display())
     })
+}
+
+fn not_written(to: &Path, error: &std::io::Error) -> Failure {
+    Failure::Argument(format!("{} cannot be written: {error}", to.display()))
 }
 
 fn put(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
@@ -37,9 +39,7 @@ fn put(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
 
 fn write(new: &Path, to: &Path, bytes: &[u8]) -> Result<(), Failure> {
     // The file is the one that was named; the other one is gone when this is read.
-    let failed = |error: std::io::Error| {
-        Failure::Argument(format!("{} cannot be written: {error}", to.display()))
-    };
+    let failed = |error| not_written(to, &error);
     let mut file = File::create(new).map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
     drop(file);

@@ -3,6 +3,7 @@
 
 use super::args::{Fetch, Record};
 use super::{Failure, Output};
+use crate::store::leads_to;
 use crate::types::{RecordingId, Role};
 use manager_client::Client;
 use manager_client::bodies::RecordBody;
@@ -16,8 +17,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long one question waits for the end of the recording.
 const TURN_MS: u32 = 500;
-/// Links that are followed one behind the other, as many as the system follows.
-const MOST_LINKS: usize = 40;
 /// Where a signal ends this program, its number is added to this, as shells have it.
 const BY_SIGNAL: i32 = 128;
 
@@ -100,20 +99,6 @@ impl Drop for Target<'_> {
             let _ = std::fs::remove_file(partial);
         }
     }
-}
-
-/// Where the file of a name is, or is to be made: the name may be a link to what is not there yet.
-fn leads_to(named: &Path) -> std::io::Result<PathBuf> {
-    let error = match named.canonicalize() {
-        Ok(place) => return Ok(place),
-        Err(error) => error,
-    };
-    let mut place = named.to_owned();
-    for _ in 0..MOST_LINKS {
-        let Ok(next) = place.read_link() else { return Ok(place) };
-        place = place.parent().unwrap_or(Path::new("")).join(next);
-    }
-    Err(error)
 }
 
 /// Waits for the end of a recording and writes its file.

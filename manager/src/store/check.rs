@@ -87,6 +87,7 @@ impl Report {
 /// When the store is in use, is no store, was written by a later version, or a file cannot be read
 /// or written. Then it is as it was.
 pub fn check(path: &Path, repair: bool) -> Result<Report, StoreError> {
+    let path = &files::place_of(path)?;
     // A manager that has it open has its lock, and none gets it meanwhile.
     let held = Held::take(path)?;
     let file = held.file();

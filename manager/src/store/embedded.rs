@@ -74,6 +74,7 @@ impl EmbeddedStore {
     ///
     /// When another process has it open, it is damaged, or it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let path = &files::place_of(path)?;
         let went_back = match aside::hold(path)? {
             Some((held, Pages::Behind)) => {
                 let kept = put_in_place(path, path, None).map_err(|error| error.said_of(path));
@@ -385,6 +386,7 @@ impl Store for EmbeddedStore {
 /// When the backup is damaged or in use, the store is in use, or a file cannot be written. Then
 /// there is what was there before, and nothing else.
 pub fn restore(backup: &Path, path: &Path) -> Result<Restored, StoreError> {
+    let path = &files::place_of(path)?;
     // It is not held from here on: it may be the store.
     let looked = aside::hold(backup).map_err(|error| error.of_backup(backup))?;
     let went_back = matches!(looked, Some((_, Pages::Behind)));

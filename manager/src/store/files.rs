@@ -13,6 +13,29 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// How many links a name may lead over, as for the operating system.
+const MOST_LINKS: usize = 40;
+
+/// Where the file of a name is, or is to be made: the name may be a link, also to what is not there
+/// yet. What takes the place of the file is made there, on its disk, and the name goes on leading there.
+///
+/// # Errors
+///
+/// When it leads over too many links, which is said of the name.
+pub(crate) fn leads_to(named: &Path) -> io::Result<PathBuf> {
+    let mut place = named.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = place.read_link() else { return Ok(place) };
+        place = place.parent().unwrap_or(Path::new("")).join(next);
+    }
+    Err(io::Error::other("it is a link that leads over too many others, or to itself"))
+}
+
+/// As [`leads_to`], of a store.
+pub(super) fn place_of(store: &Path) -> Result<PathBuf, StoreError> {
+    leads_to(store).map_err(|error| StoreError::io(store, "read", error))
+}
+
 /// A copy of a file that is worked on. It goes when this does, with what an upgrade kept of it; one
 /// that has another name by then stays.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ mod upgrade;
 
 pub use check::{Report, check};
 pub use embedded::{EmbeddedStore, Restored, restore};
-pub(crate) use files::{WorkingCopy, beside, rename};
+pub(crate) use files::{WorkingCopy, beside, leads_to, rename};
 pub use upgrade::kept;
 pub(crate) use upgrade::upgrade;
 

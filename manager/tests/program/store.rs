@@ -4,6 +4,7 @@ use crate::common::fake::{Fake, boxed, host};
 use crate::common::{Manager, eventually};
 use redb::{ReadableDatabase, ReadableTable};
 use std::io::Read;
+use std::path::Path;
 use tlp_codec::ids::Epoch;
 
 /// Starts a second manager on a store and gives its exit code and what it said.
@@ -211,6 +212,63 @@ fn a_store_of_the_first_version_is_brought_up_and_kept_as_it_was() {
     manager.terminate();
     manager.run();
     assert!(!kept.exists());
+}
+
+/// The records are where there is room for them, and so is what is made of them.
+#[test]
+fn a_store_that_is_a_link_stays_one() {
+    let mut manager = Manager::start();
+    manager.terminate();
+    let data = manager.path("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::rename(manager.path("store.redb"), data.join("manager.redb")).unwrap();
+    for (link, to) in [("store.redb", "data/manager.redb"), ("backup.redb", "data/backup.redb")] {
+        std::os::unix::fs::symlink(to, manager.path(link)).unwrap();
+    }
+    let is_file = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|file| file.is_file());
+    let links = |manager: &Manager| {
+        assert!(
+            manager.path("store.redb").is_symlink() && manager.path("backup.redb").is_symlink()
+        );
+        let files = std::fs::read_dir(manager.folder.path()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name.contains(".redb")).collect();
+        names.sort();
+        assert_eq!(names, ["backup.redb", "store.redb"]);
+    };
+    manager.run();
+    manager.text(&["maintain", "path:1", "--on", "--reason", "cable"]);
+    manager.text(&["backup", "--out", "backup.redb"]);
+    links(&manager);
+    manager.text(&["maintain", "path:2", "--on", "--reason", "cable"]);
+    manager.terminate();
+    let before = std::fs::read(data.join("manager.redb")).unwrap();
+    let text = manager.text(&["restore", "--from", "backup.redb", "--store", "store.redb"]);
+    assert!(text.contains("before is data/manager.redb.before"), "{text}");
+    links(&manager);
+    let kept = data.join("manager.redb.before");
+    assert!(is_file(&kept) && std::fs::read(&kept).unwrap() == before);
+    manager.text(&["store", "check", "--store", "store.redb"]);
+    manager.run();
+    let holds = manager.get("/v1/holds")["items"].as_array().unwrap().clone();
+    assert_eq!(holds.iter().map(|hold| &hold["place"]).collect::<Vec<_>>(), ["path:1"]);
+    manager.kill();
+
+    // Nobody asks for it: the last write is not there.
+    let mut bytes = std::fs::read(data.join("manager.redb")).unwrap();
+    let last = if bytes[9] & 1 == 0 { 64 } else { 192 };
+    bytes[last + 8] ^= 1;
+    std::fs::write(data.join("manager.redb"), &bytes).unwrap();
+    manager.run();
+    links(&manager);
+    let kept = data.join("manager.redb.before.1");
+    assert!(is_file(&kept) && std::fs::read(&kept).unwrap() == bytes);
+    // Nor is one that is not there yet made in the place of the link.
+    manager.terminate();
+    std::fs::remove_file(data.join("manager.redb")).unwrap();
+    manager.text(&["restore", "--from", "backup.redb", "--store", "store.redb"]);
+    links(&manager);
+    assert!(is_file(&data.join("manager.redb")));
 }
 
 #[test]
