@@ -138,7 +138,9 @@ pub(super) async fn stamps(
     };
     let ask = |from| Request::ReadStamps { from };
     let read = session.read_all(ask, page, manager.settings.request_bound).await;
-    let entries = read.map_err(|error| error.problem(&name))?;
+    let mut entries: Vec<StampEntry> = read.map_err(|error| error.problem(&name))?;
+    // All are by that proxy's own clock. It gives them by their places.
+    entries.sort_by_key(|entry| entry.at.iter().flatten().min().copied());
     let identity = session.identity();
     let stamps = entries.into_iter().map(stamp).collect();
     Ok(Json(Stamps { name, node: identity.node.get(), role: identity.role, stamps }))

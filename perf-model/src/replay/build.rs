@@ -254,12 +254,20 @@ impl<'t> Build<'t> {
             before.is_some_and(|before| self.graph.native(Point::End, before) > call.start);
         // The legacy default stream waits for others, which shows in when the copy began.
         let launch = self.typical.launch.max(0).cast_unsigned();
-        let waited = in_stream || start > call.start + launch + UNEXPLAINED;
+        let late = start > call.start + launch + UNEXPLAINED;
+        let waited = in_stream || late && self.ended_meanwhile(at, call.start, (start, own));
         let between = if waited { Between::Seen } else { Between::Nothing };
         (start <= call.end() + ROUNDING).then(|| {
             self.add(node, Point::Start, own, i64::MAX, between);
             start
         })
+    }
+
+    /// Whether something else of a call's process ended on the device between two times.
+    fn ended_meanwhile(&mut self, at: u32, from: u64, (until, own): (u64, u32)) -> bool {
+        let process = self.trace.process_of(CallId::of(at as usize)).index();
+        let last = self.processes[process].ended_by(until);
+        last.is_some_and(|(end, operation)| operation != own && end > from)
     }
 
     /// A launch that took long waited for the device; any other one would, with a full queue.

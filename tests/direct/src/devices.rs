@@ -179,6 +179,7 @@ impl Below for Devices {
             return Err(Backpressure);
         }
         let mut scratch = [0; TLP_BUFFER];
+        let came = tlp;
         let tlp = match scratch.get_mut(..tlp.len()) {
             Some(room) => {
                 room.copy_from_slice(tlp);
@@ -189,6 +190,7 @@ impl Below for Devices {
         match self.switch.handle_downstream(now, tlp, &mut self.to_root) {
             DownstreamVerdict::Forward(port) => {
                 self.devices[usize::from(port.get())].handle_tlp(since_origin(now), tlp);
+                self.switch.forwarded(port, came, &mut self.to_root);
             }
             DownstreamVerdict::Broadcast => {
                 for device in &mut self.devices {

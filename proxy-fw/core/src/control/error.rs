@@ -32,9 +32,10 @@ pub enum ControlError {
     BadWindows,
     /// The device's completion timeout cannot be set large enough.
     CompletionTimeout(SlotId),
-    /// A request of the same kind is going on for this port or slot.
+    /// A request of the same kind is going on for this port or slot, or the slot is being looked at.
     Busy,
-    /// The device did not answer configuration requests in time.
+    /// The device did not answer configuration requests in time. These proxies do not say it: such a slot
+    /// is [`Quarantined`](Self::Quarantined).
     NotReady(SlotId),
     /// The link to the peer is down; introduce the peer again with
     /// [`Request::SetPeer`](super::Request::SetPeer).

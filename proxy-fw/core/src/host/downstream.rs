@@ -76,14 +76,21 @@ impl HostRole {
         scratch[..tlp.len()].copy_from_slice(tlp);
         let result = self.route_downstream(now, &mut scratch[..tlp.len()]);
         self.scratch = Some(scratch);
-        result.or_else(|port| {
-            self.refused = Refused::of(tlp, port, &self.ports);
-            self.has_no_room(now, tlp, port)
-        })
+        match result {
+            Ok(None) => Ok(()),
+            Ok(Some(port)) => {
+                self.switch.forwarded(port, tlp, &mut self.to_root);
+                Ok(())
+            }
+            Err(port) => {
+                self.refused = Refused::of(tlp, port, &self.ports);
+                self.has_no_room(now, tlp, port)
+            }
+        }
     }
 
-    /// No device is to blame for how long the next TLP has waited until now: the root complex does not
-    /// take what it has to take first.
+    /// No device is to blame for how long a TLP has waited since it was handed in last: the root complex
+    /// does not take what it has to take first.
     #[cold]
     #[inline(never)]
     pub fn excuse(&mut self) {
@@ -108,14 +115,10 @@ impl HostRole {
         let hold = &mut self.ports[port.get() as usize].hold;
         let gives_up = packet.class().is_some_and(|c| hold.gives_up(now, c, self.longest_hold));
         if !gives_up || self.to_root.room() == 0 {
-            self.switch.comes_again(&packet);
             self.counters.backpressure += 1;
             return Err(Backpressure);
         }
         self.refused = None;
-        if let Some(class) = packet.class() {
-            self.switch.comes_no_more(class);
-        }
         self.counters.given_up += 1;
         if let Some(info) = RequestInfo::of(&packet) {
             let completer = self.switch.device_id(port);
@@ -127,25 +130,26 @@ impl HostRole {
         Ok(())
     }
 
-    /// The port of the device for which there is no room, if there is none.
-    fn route_downstream(&mut self, now: Instant, tlp: &mut [u8]) -> Result<(), PortId> {
+    /// The port of the device that it was handed on to, if it was; or of that for which there is no room.
+    fn route_downstream(&mut self, now: Instant, tlp: &mut [u8]) -> Result<Option<PortId>, PortId> {
         let verdict = self.switch.handle_downstream(now, tlp, &mut self.to_root);
         let result = match verdict {
             Verdict::Forward(port) => {
-                self.send_to_device(now, port, tlp, None).map_err(|Backpressure| port)
+                let sent = self.send_to_device(now, port, tlp, None);
+                sent.map(|()| Some(port)).map_err(|Backpressure| port)
             }
             Verdict::Broadcast => {
                 self.broadcast(now, tlp);
-                Ok(())
+                Ok(None)
             }
             Verdict::Consumed => {
                 // It may have been a register on which somebody's way depends.
                 self.refused = None;
-                Ok(())
+                Ok(None)
             }
             Verdict::Discarded(_) => {
                 self.end_with_discarded(tlp);
-                Ok(())
+                Ok(None)
             }
         };
         self.process_switch_events(now);

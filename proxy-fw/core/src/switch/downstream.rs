@@ -29,10 +29,7 @@ impl VirtualSwitch {
         tlp: &mut [u8],
         out: &mut impl TlpSink,
     ) -> Verdict {
-        let routed = match Packet::new_checked(&mut *tlp) {
-            Ok(packet) => self.route_downstream(now, packet, out),
-            Err(_) => Err(Who::Upstream.refuses(Cause::Malformed)),
-        };
+        let routed = self.route_downstream(now, tlp, out);
         let verdict =
             routed.unwrap_or_else(|refusal| Verdict::Discarded(self.refuse(refusal, tlp, out)));
         self.flush(out);
@@ -42,29 +39,62 @@ impl VirtualSwitch {
     fn route_downstream(
         &mut self,
         now: Instant,
-        packet: Packet<&mut [u8]>,
+        tlp: &mut [u8],
         out: &mut impl TlpSink,
     ) -> Result<Verdict, Refusal> {
+        let Ok(packet) = Packet::new_checked(&mut *tlp) else {
+            return Err(Who::Upstream.refuses(Cause::Malformed));
+        };
         if packet.payload_len() > self.upstream.decoded.max_payload {
             return Err(Who::Upstream.refuses(Cause::PayloadTooLarge));
         }
-        let new = self.again == 0 || self.is_new(&packet);
-        if new && packet.is_poisoned() {
-            self.poisoned_downstream(&packet);
+        let leaves_a_trace = leaves_a_trace(&packet);
+        let verdict = self.routed_downstream(now, packet, out);
+        if leaves_a_trace && !matches!(verdict, Ok(Verdict::Forward(_))) {
+            self.note_downstream(None, &Packet::known(&*tlp));
         }
-        let poisoned = new && is_poisoned_request(&packet);
-        let verdict = self.routed_downstream(now, packet, new, out)?;
-        if let (true, Verdict::Forward(port)) = (poisoned, verdict) {
+        verdict
+    }
+
+    /// A TLP from the root complex was handed on to the device behind a port, as
+    /// [`handle_downstream`](Self::handle_downstream) had said; `tlp` is as it came. What is handed in
+    /// again and again until there is room is noted once.
+    pub fn forwarded(&mut self, port: PortId, tlp: &[u8], out: &mut impl TlpSink) {
+        let packet = Packet::known(tlp);
+        if leaves_a_trace(&packet) {
+            self.note_downstream(Some(port), &packet);
+            self.flush(out);
+        }
+    }
+
+    /// Notes what a TLP leaves behind in the port that it came in by, and in the one that it left by.
+    #[cold]
+    #[inline(never)]
+    fn note_downstream(&mut self, port: Option<PortId>, packet: &Packet<&[u8]>) {
+        if packet.is_poisoned() {
+            self.poisoned_downstream(packet);
+        }
+        if packet.class() == Some(Class::Completion) {
+            self.unsuccessful_downstream(port, packet.status());
+        } else if let (true, Some(port)) = (packet.is_poisoned(), port) {
             self.poisoned_leaves_by(port);
         }
-        Ok(verdict)
+    }
+
+    fn unsuccessful_downstream(&mut self, port: Option<PortId>, status: CplStatus) {
+        self.count_unsuccessful(status);
+        if let Some(bit) = received_abort(status) {
+            self.upstream.config.set(header::COMMAND, bit);
+            if let Some(port) = port {
+                self.port_mut(port).bridge.config.set(header::COMMAND, bit);
+            }
+        }
     }
 
     fn routed_downstream(
         &mut self,
         now: Instant,
         packet: Packet<&mut [u8]>,
-        new: bool,
         out: &mut impl TlpSink,
     ) -> Result<Verdict, Refusal> {
         match packet.tlp_type() {
@@ -80,7 +110,7 @@ impl VirtualSwitch {
             | TlpType::Swap
             | TlpType::Cas => self.route_address(Space::Memory, &packet),
             TlpType::Cpl | TlpType::CplD | TlpType::CplLk | TlpType::CplDLk => {
-                self.route_completion(&packet, new)
+                self.route_completion(&packet)
             }
             TlpType::Msg(MsgRouting::ByAddress) | TlpType::MsgD(MsgRouting::ByAddress) => {
                 self.route_address(Space::Memory, &packet)
@@ -139,57 +169,21 @@ impl VirtualSwitch {
     }
 
     /// Counts a completion that passes and does not say success.
-    pub(super) fn count_unsuccessful(&mut self, packet: &Packet<&mut [u8]>) {
-        if packet.status() != CplStatus::Success {
+    pub(super) fn count_unsuccessful(&mut self, status: CplStatus) {
+        if status != CplStatus::Success {
             self.counters.count(Counted::Unsuccessful);
         }
     }
 
-    fn route_completion(
-        &mut self,
-        packet: &Packet<&mut [u8]>,
-        new: bool,
-    ) -> Result<Verdict, Refusal> {
+    fn route_completion(&mut self, packet: &Packet<&mut [u8]>) -> Result<Verdict, Refusal> {
         let port = self.port_of_bus(packet.requester().bus().get());
         let port = port.ok_or(Who::Upstream.refuses(Cause::UnexpectedCompletion))?;
-        if new {
-            self.count_unsuccessful(packet);
-            if let Some(bit) = received_abort(packet.status()) {
-                self.upstream.config.set(header::COMMAND, bit);
-                self.port_mut(port).bridge.config.set(header::COMMAND, bit);
-            }
-        }
         self.leave_by(port, packet)
-    }
-
-    /// There is no room for a TLP that was to be [forwarded](Verdict::Forward): it is handed in once
-    /// more, before any other one of its class. What was noted of it is not noted again.
-    pub fn comes_again(&mut self, packet: &Packet<&[u8]>) {
-        let completion = packet.class() == Some(Class::Completion);
-        let leaves_a_trace =
-            packet.is_poisoned() || completion && packet.status() != CplStatus::Success;
-        if let Some(class) = packet.class().filter(|_| leaves_a_trace) {
-            self.again |= 1 << class as u8;
-        }
-    }
-
-    /// What was to [come again](Self::comes_again) of a class is given up.
-    pub fn comes_no_more(&mut self, class: Class) {
-        self.again &= !(1 << class as u8);
-    }
-
-    /// Whether a TLP is not one that [comes again](Self::comes_again).
-    #[cold]
-    fn is_new(&mut self, packet: &Packet<&mut [u8]>) -> bool {
-        let class = packet.class().map_or(0, |class| 1 << class as u8);
-        let noted = self.again & class != 0;
-        self.again &= !class;
-        !noted
     }
 
     /// A poisoned TLP is passed on; the port that it came in by takes note (PCIe 5.0 sections
     /// 2.7.2.2 and 7.5.1.1.4).
-    fn poisoned_downstream(&mut self, packet: &Packet<&mut [u8]>) {
+    fn poisoned_downstream(&mut self, packet: &Packet<&[u8]>) {
         self.counters.count(Counted::PoisonedPassed);
         let completion = packet.class() == Some(Class::Completion);
         let config = &mut self.upstream.config;
@@ -209,6 +203,13 @@ impl VirtualSwitch {
             config.set(header::IO, header::MASTER_DATA_PARITY);
         }
     }
+}
+
+/// Whether a TLP leaves something behind in the switch: one that is poisoned, and a completion that does
+/// not say success.
+fn leaves_a_trace<T: AsRef<[u8]>>(packet: &Packet<T>) -> bool {
+    packet.is_poisoned()
+        || packet.class() == Some(Class::Completion) && packet.status() != CplStatus::Success
 }
 
 /// Whether data that is asked to be written, or to be taken into account, is poisoned.

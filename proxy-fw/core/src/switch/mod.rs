@@ -125,8 +125,6 @@ pub struct VirtualSwitch {
     /// INTA to INTD as they were last sent upstream.
     wires: u8,
     turn_off: TurnOff,
-    /// The classes, by bit, whose next TLP from the root complex is one that was noted before.
-    again: u8,
     counters: Counters,
 }
 
@@ -158,7 +156,6 @@ impl VirtualSwitch {
             blocked: false,
             wires: 0,
             turn_off: TurnOff::Idle,
-            again: 0,
             counters: Counters::new(),
         })
     }
@@ -263,7 +260,6 @@ impl VirtualSwitch {
         self.turn_off = TurnOff::Idle;
         self.wires = 0;
         self.blocked = false;
-        self.again = 0;
         for port in self.ports.iter_mut() {
             port.reset(kind);
         }

@@ -210,7 +210,7 @@ impl VirtualSwitch {
         port: PortId,
         packet: &Packet<&mut [u8]>,
     ) -> Result<Verdict, Refusal> {
-        self.count_unsuccessful(packet);
+        self.count_unsuccessful(packet.status());
         let aborted = received_abort(packet.status());
         if let Some(bit) = aborted {
             self.port_mut(port).bridge.config.set(header::IO, bit);

@@ -388,7 +388,7 @@ fn perst_ends_with_the_binding_of_the_host_that_holds_it() {
     world.run(Duration::from_millis(99));
     assert!(!world.device.perst);
     // PCIe 5.0 section 6.6.1.
-    assert_eq!(world.device.received, [vec![0; 0]; 0], "a device just out of reset is left alone");
+    assert!(world.device.received.is_empty(), "a device just out of reset is left alone");
     world.run(Duration::from_millis(2));
     let released = Ok(Reply::Slot(SlotState::Free));
     assert!(world.box_messages.contains(&FromProxy::Response { id, result: released }));

@@ -236,6 +236,25 @@ fn the_sideband_reserve_is_bounded_and_comes_back() {
     assert!(pair.send_sideband(0, key, Sideband::Flush));
 }
 
+/// Ahead of a flush that finds no room yet.
+#[test]
+fn what_is_queued_is_dropped_also_where_no_record_has_room() {
+    let (mut pair, key) = Pair::bound();
+    let mut record = 0;
+    while pair.send_sideband(0, key, Sideband::Unknown { code: 99, argument: record }) {
+        record += 1;
+    }
+    pair.send(0, key, Posted, false, 64);
+    assert!(!pair.send_sideband(0, key, Sideband::Flush));
+    let channel = pair.ends[0].channel_of(&key).unwrap();
+    pair.ends[0].drop_queued(channel);
+    assert_eq!(pair.counter(0, "flushed_unsent"), 1);
+    for frame in pair.frames_from(0) {
+        pair.hand_over(1, &frame).unwrap();
+    }
+    assert_eq!(pair.counter(1, "tlps_received"), 0);
+}
+
 /// A reset that waits for credit comes before what is meant for the device after it.
 #[test]
 fn tlps_do_not_overtake_sideband_records_that_wait() {

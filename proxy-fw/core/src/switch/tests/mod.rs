@@ -13,7 +13,7 @@ mod routing;
 use super::*;
 use std::vec::Vec;
 use tlp_codec::ids::Tag;
-use tlp_codec::tlp::{ByteEnables, Class, Kind, MsgCode, MsgRouting, Repr, TlpType};
+use tlp_codec::tlp::{ByteEnables, Kind, MsgCode, MsgRouting, Repr, TlpType};
 
 /// TLPs that the switch made.
 type Tlps = Vec<Vec<u8>>;
@@ -152,6 +152,16 @@ impl Host {
     }
 
     fn down(&mut self, tlp: &mut [u8]) -> DownstreamVerdict {
+        let as_it_came = tlp.to_vec();
+        let verdict = self.hand_in(tlp);
+        if let DownstreamVerdict::Forward(port) = verdict {
+            self.switch.forwarded(port, &as_it_came, &mut self.out);
+        }
+        verdict
+    }
+
+    /// What goes to a device finds no room there.
+    fn hand_in(&mut self, tlp: &mut [u8]) -> DownstreamVerdict {
         self.switch.handle_downstream(self.now, tlp, &mut self.out)
     }
 
