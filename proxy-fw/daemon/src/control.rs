@@ -83,7 +83,9 @@ impl ControlHandle {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
             let silence = SILENCE_BOUND;
-            let client = Client { manager, hello, to_plane, from_plane, connection: 0, silence };
+            let lookup = Lookup::new(|name| name.to_socket_addrs());
+            let client =
+                Client { manager, lookup, hello, to_plane, from_plane, connection: 0, silence };
             let run = std::panic::AssertUnwindSafe(|| runtime.block_on(client.run()));
             if std::panic::catch_unwind(run).is_err() {
                 // It would go on without ever hearing of a manager again. Whoever supervises it starts
@@ -126,21 +128,47 @@ impl ControlHandle {
 /// The exit status of a program that panicked.
 const PANICKED: i32 = 101;
 
-/// The addresses that a name has. What the runtime has for that panics where no thread can be had.
-async fn look_up(name: String) -> std::io::Result<std::vec::IntoIter<SocketAddr>> {
-    if let Ok(address) = name.parse() {
-        return Ok(vec![address].into_iter());
+type Addresses = std::io::Result<std::vec::IntoIter<SocketAddr>>;
+
+/// The addresses that a name has, from whoever knows them, and they may take their time: each look is
+/// a thread, which nobody can end. There is one at a time.
+struct Lookup {
+    resolve: fn(&str) -> Addresses,
+    under_way: Option<oneshot::Receiver<Addresses>>,
+}
+
+impl Lookup {
+    const fn new(resolve: fn(&str) -> Addresses) -> Self {
+        Self { resolve, under_way: None }
     }
-    let (found, addresses) = oneshot::channel();
-    std::thread::Builder::new().name("lookup".into()).spawn(move || {
-        // Whoever asked may have given up.
-        let _ = found.send(name.to_socket_addrs());
-    })?;
-    addresses.await.unwrap_or_else(|_| Err(std::io::ErrorKind::Interrupted.into()))
+
+    /// Who gives this up and asks again waits for the same look. What the runtime has for that panics
+    /// where no thread can be had.
+    async fn addresses(&mut self, name: &str) -> Addresses {
+        if let Ok(address) = name.parse() {
+            return Ok(vec![address].into_iter());
+        }
+        let under_way = match &mut self.under_way {
+            Some(under_way) => under_way,
+            none => {
+                let (found, addresses) = oneshot::channel();
+                let (name, resolve) = (name.to_owned(), self.resolve);
+                std::thread::Builder::new().name("lookup".into()).spawn(move || {
+                    // Whoever asked may have gone.
+                    let _ = found.send(resolve(&name));
+                })?;
+                none.insert(addresses)
+            }
+        };
+        let found = under_way.await;
+        self.under_way = None;
+        found.unwrap_or_else(|_| Err(std::io::ErrorKind::Interrupted.into()))
+    }
 }
 
 struct Client {
     manager: String,
+    lookup: Lookup,
     hello: Hello,
     to_plane: blocking::SyncSender<Inbound>,
     from_plane: mpsc::Receiver<Said>,
@@ -227,8 +255,8 @@ impl Client {
         self.hand_over(Inbound::Lost, nobody).await.map_or_else(|stopped| stopped, |()| end)
     }
 
-    async fn connect(&self) -> Result<TcpStream, String> {
-        match timeout(CONNECT_BOUND, look_up(self.manager.clone())).await {
+    async fn connect(&mut self) -> Result<TcpStream, String> {
+        match timeout(CONNECT_BOUND, self.lookup.addresses(&self.manager)).await {
             Ok(Ok(addresses)) => connect_to_one(addresses, CONNECT_BOUND).await,
             Ok(Err(e)) => Err(e.to_string()),
             Err(_) => Err("looking its name up takes too long".into()),

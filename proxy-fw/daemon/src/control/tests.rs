@@ -2,6 +2,8 @@ use super::*;
 use proxy_core::control::{CONTROL_VERSION, RoleKind};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream as Blocking};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tokio::io::duplex;
 use tokio::time::sleep;
 
@@ -28,7 +30,8 @@ fn client(manager: String, silence: Duration) -> (Client, Ends) {
     let (to_plane, inbound) = blocking::sync_channel(QUEUE);
     let (outbound, from_plane) = mpsc::channel(QUEUE);
     let hello = hello();
-    let client = Client { manager, hello, to_plane, from_plane, connection: 0, silence };
+    let lookup = Lookup::new(|name| name.to_socket_addrs());
+    let client = Client { manager, lookup, hello, to_plane, from_plane, connection: 0, silence };
     (client, (inbound, outbound))
 }
 
@@ -199,4 +202,27 @@ async fn the_end_of_a_connection_is_told_though_both_queues_are_full() {
         told = client.hand_over(Inbound::Lost, None::<&mut TcpStream>) => assert!(told.is_ok()),
         () = take => {}
     }
+}
+
+/// Each look is a thread, which stays as long as the resolver does.
+#[tokio::test]
+async fn a_name_is_looked_up_once_at_a_time() {
+    static LOOKS: AtomicU32 = AtomicU32::new(0);
+    static END: Barrier = Barrier::new(2);
+    let mut lookup = Lookup::new(|_| {
+        if LOOKS.fetch_add(1, Relaxed) == 0 {
+            END.wait();
+        }
+        Ok(vec![SocketAddr::from(([127, 0, 0, 1], 7781))].into_iter())
+    });
+    for _ in 0..3 {
+        let looked = timeout(Duration::from_millis(10), lookup.addresses("manager:7781")).await;
+        assert!(looked.is_err(), "it hangs");
+    }
+    END.wait();
+    let found = timeout(BOUND, lookup.addresses("manager:7781")).await.unwrap().unwrap();
+    assert_eq!((found.count(), LOOKS.load(Relaxed)), (1, 1));
+    // It may have moved since.
+    assert!(timeout(BOUND, lookup.addresses("manager:7781")).await.unwrap().is_ok());
+    assert_eq!(LOOKS.load(Relaxed), 2);
 }
