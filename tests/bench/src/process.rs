@@ -60,7 +60,7 @@ pub(crate) fn start(
     processor: Option<usize>,
 ) -> Result<Daemon> {
     let enough = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
-    let command = match processor.filter(|_| enough) {
+    let mut command = match processor.filter(|_| enough) {
         None => command,
         Some(processor) => {
             let mut pinned = Command::new("nice");
@@ -70,6 +70,7 @@ pub(crate) fn start(
             pinned
         }
     };
+    processes::without_settings(&mut command);
     Daemon::start(name, folder, command, false)
 }
 

@@ -17,7 +17,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A command for one of the project's programs, in a network namespace or not.
+    /// A command for one of the project's programs, in a network namespace or not, free of settings from
+    /// the environment.
     pub(crate) fn command(&self, program: &str, namespace: Option<&str>) -> Command {
         let path = self.programs.join(program);
         let mut command = match namespace {
@@ -28,7 +29,7 @@ impl Place {
                 command
             }
         };
-        command.current_dir(&self.folder);
+        processes::without_settings(&mut command).current_dir(&self.folder);
         command
     }
 

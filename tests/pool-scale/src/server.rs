@@ -48,7 +48,7 @@ impl Server {
         let ready = self.folder.join("ready.json");
         let _ = std::fs::remove_file(&ready);
         let mut command = Command::new(program);
-        command.arg("serve").arg("--store").arg(self.store());
+        processes::without_settings(&mut command).arg("serve").arg("--store").arg(self.store());
         command.arg("--ready-file").arg(&ready).args(["--log", &self.log]);
         command.args(["--listen", &self.api.to_string(), "--control", &self.control.to_string()]);
         let begun = Instant::now();

@@ -2,8 +2,22 @@
 
 use crate::signals::not_interrupted;
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
+
+/// Keeps from a command what the environment says to the project's programs: a machine may have proxies
+/// of its own, with devices and images that are none of this program's.
+pub fn without_settings(command: &mut Command) -> &mut Command {
+    without(command, std::env::vars_os().map(|(variable, _)| variable))
+}
+
+fn without(command: &mut Command, variables: impl Iterator<Item = OsString>) -> &mut Command {
+    for variable in variables.filter(|name| name.to_string_lossy().starts_with("DXPU_")) {
+        command.env_remove(variable);
+    }
+    command
+}
 
 /// Runs a command to its end; its standard output.
 ///
@@ -75,6 +89,18 @@ fn run_watched(command: &mut Command, tell: &mut dyn FnMut(&str) -> Said) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_the_projects_programs_are_not_passed_on() {
+        let mut command = Command::new("box-proxy");
+        let variables = ["PATH", "DXPU_ADVERTISE", "MY_DXPU_MTU", "DXPU_BOX_CONFIG"];
+        without(&mut command, variables.into_iter().map(OsString::from));
+        let changed: Vec<_> = command.get_envs().collect();
+        assert_eq!(
+            changed,
+            [("DXPU_ADVERTISE".as_ref(), None), ("DXPU_BOX_CONFIG".as_ref(), None)]
+        );
+    }
 
     #[test]
     fn progress_is_no_part_of_why_a_command_failed() {

@@ -9,7 +9,7 @@ pub mod relay;
 mod signals;
 mod words;
 
-pub use commands::{Said, output, run, watched};
+pub use commands::{Said, output, run, watched, without_settings};
 pub use daemon::Daemon;
 pub use signals::{catch_signals, interrupt, interrupted, not_interrupted, wait_for};
 pub use words::quoted;

@@ -269,12 +269,7 @@ const SIGKILL: i32 = 9;
 /// A command for one of our programs, free of settings from the environment.
 fn own(program: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program);
-    for (variable, _) in std::env::vars_os() {
-        if variable.to_string_lossy().starts_with("DXPU_") {
-            command.env_remove(variable);
-        }
-    }
-    command.current_dir(folder);
+    processes::without_settings(&mut command).current_dir(folder);
     command
 }
 

@@ -22,12 +22,7 @@ pub(crate) fn program(name: &str) -> Command {
     let path = programs().join(name);
     assert!(path.is_file(), "{} is not there: run `cargo build --workspace` first", path.display());
     let mut command = Command::new(path);
-    for (variable, _) in std::env::vars_os() {
-        if variable.to_string_lossy().starts_with("DXPU_") {
-            command.env_remove(variable);
-        }
-    }
-    command.stdin(Stdio::null());
+    processes::without_settings(&mut command).stdin(Stdio::null());
     command
 }
 
