@@ -290,6 +290,10 @@ impl<F: Function> Endpoint<F> {
     ) {
         match (code, routing) {
             (MsgCode::SetSlotPowerLimit, _) if data.len() == 4 => {
+                if packet.is_poisoned() {
+                    self.poisoned(packet, header);
+                    return;
+                }
                 let limit = u32::from_le_bytes([data[0], data[1], data[2], data[3]]);
                 let kept = self.port.config.get32(DEVICE_CAPABILITIES) & !CAPTURED_POWER_LIMIT;
                 let limit = limit << 18 & CAPTURED_POWER_LIMIT;

@@ -41,6 +41,7 @@ fn unsupported(r: &mut Root<Endpoint<Probe>>, posted: bool) {
 
 const UNSUPPORTED: u32 = 1 << 20;
 const MALFORMED: u32 = 1 << 18;
+const POISONED: u32 = 1 << 12;
 
 /// A pointer whose error was cleared is over, also when the same error comes again and is masked,
 /// or is masked as an advisory one.
@@ -137,19 +138,38 @@ fn a_power_state_that_is_not_there_is_discarded() {
     }
 }
 
-#[test]
-fn a_function_reset_leaves_the_slots_power_limit() {
-    let mut r = root();
-    r.enable();
-    r.send(Kind::Message {
+/// Set_Slot_Power_Limit, of 14bh.
+fn power_limit() -> Kind<'static> {
+    Kind::Message {
         routing: MsgRouting::Local,
         code: MsgCode::SetSlotPowerLimit,
         requester: Bdf::from_bits(0),
         tag: Tag::new(0).unwrap(),
         fields: [0; 8],
-        data: &0x14b_u32.to_le_bytes(),
-    });
-    let limit = |r: &mut Root<Endpoint<Probe>>| r.config_read(DEVICE_CAPABILITIES) >> 18 & 0x3ff;
+        data: &[0x4b, 1, 0, 0],
+    }
+}
+
+fn limit(r: &mut Root<Endpoint<Probe>>) -> u32 {
+    r.config_read(DEVICE_CAPABILITIES) >> 18 & 0x3ff
+}
+
+#[test]
+fn a_poisoned_power_limit_is_reported_and_not_used() {
+    let mut r = root();
+    r.enable();
+    r.config_write(AER_CORRECTABLE_MASK, 0);
+    r.send_poisoned(power_limit());
+    r.pump();
+    assert_eq!((limit(&mut r), r.config_read(AER_UNCORRECTABLE)), (0, POISONED));
+    assert_eq!(r.status() & !STATUS_CAPABILITIES, STATUS_DETECTED_PARITY);
+}
+
+#[test]
+fn a_function_reset_leaves_the_slots_power_limit() {
+    let mut r = root();
+    r.enable();
+    r.send(power_limit());
     assert_eq!(limit(&mut r), 0x14b);
     let control = r.config_read(DEVICE_CONTROL) as u16;
     r.config_write16(DEVICE_CONTROL, control | DEVICE_CONTROL_FLR);
