@@ -135,7 +135,7 @@ impl<P: TlpPort> RootComplex<P> {
     /// timeout no further ones are made: a device without answers costs one timeout, not many.
     pub fn read(&mut self, address: u64, buf: &mut [u8]) -> Result<(), AccessError> {
         let whole = Access::Memory { address, len: buf.len() };
-        if address.checked_add(buf.len() as u64).is_none() {
+        if wraps_around(address, buf.len()) {
             return Err(AccessError::Invalid(whole));
         }
         let mut in_flight: VecDeque<(Tag, Access, usize, usize)> = VecDeque::new();
@@ -247,7 +247,7 @@ impl<P: TlpPort> RootComplex<P> {
         max_payload: usize,
     ) -> Result<(), AccessError> {
         let access = Access::Memory { address, len: data.len() };
-        if address.checked_add(data.len() as u64).is_none() {
+        if wraps_around(address, data.len()) {
             return Err(AccessError::Invalid(access));
         }
         let mut dwords = Vec::with_capacity(max_payload + 8);
@@ -383,6 +383,11 @@ fn io_enables(port: u32, len: usize, access: Access) -> Result<u8, AccessError> 
 
 fn dword(data: &[u8]) -> u32 {
     data.try_into().map_or(0, u32::from_le_bytes)
+}
+
+/// Whether a range has a byte behind the last one that there is.
+fn wraps_around(address: u64, len: usize) -> bool {
+    address.checked_add(len.saturating_sub(1) as u64).is_none()
 }
 
 /// How much of a transfer one TLP can have: up to the next multiple of `max` (a power of two,

@@ -195,6 +195,17 @@ fn where_nobody_is_reads_are_all_ones_and_say_why() {
     let error = host.mmio_read(behind, &mut buf).unwrap_err();
     assert!(error.is_unsupported(), "{error}");
     assert_eq!(buf, [0xff; 10]);
+    // The last bytes that there are; behind them are none.
+    for len in [1, 2, 3, 4] {
+        let last = u64::MAX - (len as u64 - 1);
+        let error = host.mmio_read(last, &mut buf[..len]).unwrap_err();
+        assert!(error.is_unsupported(), "{error}");
+        host.mmio_write(last, &buf[..len]).unwrap();
+        let error = host.mmio_read(last, &mut buf[..len + 1]).unwrap_err();
+        assert!(matches!(error, AccessError::Invalid(_)), "{error}");
+        let refused = host.mmio_write(last, &buf[..len + 1]);
+        assert!(matches!(refused, Err(AccessError::Invalid(_))), "{refused:?}");
+    }
     assert!(matches!(host.nvme_show(DEVICE), Err(OperationError::NotBound { wanted: "nvme", .. })));
     // The driver is still where it was.
     host.accelerator_bandwidth(DEVICE, &test(Direction::DeviceToHost, 100)).unwrap();
