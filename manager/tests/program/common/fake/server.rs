@@ -108,8 +108,10 @@ impl Server {
                     tlp: StampedTlp::Request(OutstandingRef { index: 5, generation: 6 }),
                     at,
                 };
-                let posted = StampEntry { tlp: StampedTlp::Posted(Some(77)), ..stamp.clone() };
-                Ok(Reply::Stamps { entries: [stamp, posted].into_iter().collect(), next: None })
+                // Places in a ring are in no order of time.
+                let at = [Some(4), Some(5), Some(6), None, None, None];
+                let posted = StampEntry { tlp: StampedTlp::Posted(Some(77)), at, ..stamp.clone() };
+                Ok(Reply::Stamps { entries: [posted, stamp].into_iter().collect(), next: None })
             }
             Request::SetRecorder(list) => {
                 state.recorded = list;
