@@ -4,8 +4,11 @@ use proxy_core::control::{
     Decoded, FromProxy, Hello, MAX_MESSAGE, OperationId, Request, SILENCE_BOUND, Term, ToProxy,
     Welcome, decode, encode,
 };
+use std::future::{Future as _, poll_fn};
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::pin::Pin;
 use std::sync::mpsc as blocking;
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tlp_codec::ids::NodeId;
@@ -130,39 +133,59 @@ const PANICKED: i32 = 101;
 
 type Addresses = std::io::Result<std::vec::IntoIter<SocketAddr>>;
 
+/// So many looks for the manager's name are under way at most.
+const LOOKS: usize = 8;
+
+/// After this time another look is begun beside one that has not ended: what that waits for may never
+/// come, though who knows names is well again.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
 /// The addresses that a name has, from whoever knows them, and they may take their time: each look is
-/// a thread, which nobody can end. There is one at a time.
+/// a thread, which nobody can end.
 struct Lookup {
     resolve: fn(&str) -> Addresses,
-    under_way: Option<oneshot::Receiver<Addresses>>,
+    /// Those that have not ended, the newest of which began at `begun`.
+    under_way: Vec<oneshot::Receiver<Addresses>>,
+    begun: Instant,
 }
 
 impl Lookup {
-    const fn new(resolve: fn(&str) -> Addresses) -> Self {
-        Self { resolve, under_way: None }
+    fn new(resolve: fn(&str) -> Addresses) -> Self {
+        Self { resolve, under_way: Vec::new(), begun: Instant::now() }
     }
 
-    /// Who gives this up and asks again waits for the same look. What the runtime has for that panics
-    /// where no thread can be had.
+    /// Who gives this up and asks again waits for the same look, and the first that ends counts.
     async fn addresses(&mut self, name: &str) -> Addresses {
         if let Ok(address) = name.parse() {
             return Ok(vec![address].into_iter());
         }
-        let under_way = match &mut self.under_way {
-            Some(under_way) => under_way,
-            none => {
-                let (found, addresses) = oneshot::channel();
-                let (name, resolve) = (name.to_owned(), self.resolve);
-                std::thread::Builder::new().name("lookup".into()).spawn(move || {
-                    // Whoever asked may have gone.
-                    let _ = found.send(resolve(&name));
-                })?;
-                none.insert(addresses)
+        let hangs = self.under_way.len() < LOOKS && self.begun.elapsed() >= LOOK_AGAIN;
+        if self.under_way.is_empty() || hangs {
+            self.look(name)?;
+        }
+        let found = poll_fn(|context| {
+            for place in 0..self.under_way.len() {
+                if let Poll::Ready(found) = Pin::new(&mut self.under_way[place]).poll(context) {
+                    self.under_way.swap_remove(place);
+                    return Poll::Ready(found);
+                }
             }
-        };
-        let found = under_way.await;
-        self.under_way = None;
-        found.unwrap_or_else(|_| Err(std::io::ErrorKind::Interrupted.into()))
+            Poll::Pending
+        });
+        found.await.unwrap_or_else(|_| Err(std::io::ErrorKind::Interrupted.into()))
+    }
+
+    /// Begins a look. What the runtime has for that panics where no thread can be had.
+    fn look(&mut self, name: &str) -> std::io::Result<()> {
+        let (found, addresses) = oneshot::channel();
+        let (name, resolve) = (name.to_owned(), self.resolve);
+        std::thread::Builder::new().name("lookup".into()).spawn(move || {
+            // Whoever asked may have gone.
+            let _ = found.send(resolve(&name));
+        })?;
+        self.under_way.push(addresses);
+        self.begun = Instant::now();
+        Ok(())
     }
 }
 

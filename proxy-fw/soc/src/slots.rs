@@ -255,8 +255,8 @@ mod tests {
         let mut slots = Slots::new(&images, started, kind, &settings, second(5));
         slots.joined(|| Ok::<_, Fault>(flash));
         assert!(slots.trying, "it is not recorded");
-        // The watchdog waits for 6 s.
+        // The watchdog waits for 6 s, and who opens the flash may have waited so long, too.
         let waited = Duration::from_nanos(waited.get());
-        assert!((4..5).contains(&waited.as_secs()), "{waited:?}");
+        assert!((2..3).contains(&waited.as_secs()), "{waited:?}");
     }
 }

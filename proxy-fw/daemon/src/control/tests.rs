@@ -3,7 +3,7 @@ use proxy_core::control::{CONTROL_VERSION, RoleKind};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream as Blocking};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use tokio::io::duplex;
 use tokio::time::sleep;
 
@@ -225,4 +225,36 @@ async fn a_name_is_looked_up_once_at_a_time() {
     // It may have moved since.
     assert!(timeout(BOUND, lookup.addresses("manager:7781")).await.unwrap().is_ok());
     assert_eq!(LOOKS.load(Relaxed), 2);
+}
+
+/// What one look waits for may never come, though who knows names is well again.
+#[tokio::test(start_paused = true)]
+async fn looks_that_hang_are_few_and_keep_no_other_from_its_answer() {
+    static WELL: AtomicBool = AtomicBool::new(false);
+    let mut lookup = Lookup::new(|_| {
+        while !WELL.load(Relaxed) {
+            std::thread::park();
+        }
+        Ok(vec![SocketAddr::from(([127, 0, 0, 1], 7781))].into_iter())
+    });
+    let mut looks = Vec::new();
+    for _ in 0..30 {
+        assert!(
+            timeout(CONNECT_BOUND, lookup.addresses("manager:7781")).await.is_err(),
+            "it hangs"
+        );
+        looks.push(lookup.under_way.len());
+        tokio::time::advance(LOOK_AGAIN / 2).await;
+    }
+    assert_eq!((looks[0], looks[1], looks[2]), (1, 1, 2));
+    assert_eq!(looks.last(), Some(&LOOKS), "it is the limit");
+    // The next one would have its answer at once.
+    WELL.store(true, Relaxed);
+    lookup.under_way.pop();
+    let found = loop {
+        if let Ok(found) = timeout(LOOK_AGAIN, lookup.addresses("manager:7781")).await {
+            break found;
+        }
+    };
+    assert_eq!((found.unwrap().count(), lookup.under_way.len()), (1, LOOKS - 1));
 }

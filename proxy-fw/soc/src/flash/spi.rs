@@ -32,9 +32,10 @@ const BUSY: u8 = 1 << 0;
 const WRITE_ENABLED: u8 = 1 << 1;
 
 /// How often and after how long the status is asked for: of programming (3 ms at most in data
-/// sheets), and of erasing (2 s).
+/// sheets), and of erasing (2 s). What one request makes a card wait for, a part that is busy still and
+/// an erasure, is within its watchdog's time.
 const PROGRAM_WAIT: Wait = Wait { times: 200, step_us: 50 };
-const ERASE_WAIT: Wait = Wait { times: 4000, step_us: 1000 };
+const ERASE_WAIT: Wait = Wait { times: 2500, step_us: 1000 };
 
 /// A part needs so long after it was woken or reset (30 µs).
 const RECOVERY_US: u32 = 100;

@@ -247,7 +247,7 @@ fn spi_gives_up_in_these_words() {
     // It is never ready: so often it is asked.
     let (sector, busy) = (words(&[0x20, 0, 0x10, 0]), asks(&[0x05], &[0x03]));
     let mut stuck = [&words(&[0x06])[..], &asks(&[0x05], &[0x02]), &sector].concat();
-    (0..4000).for_each(|_| stuck.extend_from_slice(&busy));
+    (0..2500).for_each(|_| stuck.extend_from_slice(&busy));
     // Whoever tries another place is told at once.
     stuck.extend([&words(&[0x06])[..], &busy, &words(&[0x06]), &busy].concat());
     // Who reads waits until it has ended: before, the part says nothing.
