@@ -190,7 +190,7 @@ impl Below for Devices {
         match self.switch.handle_downstream(now, tlp, &mut self.to_root) {
             DownstreamVerdict::Forward(port) => {
                 self.devices[usize::from(port.get())].handle_tlp(since_origin(now), tlp);
-                self.switch.forwarded(port, came, &mut self.to_root);
+                self.switch.forwarded(port, &Packet::known(came), &mut self.to_root);
             }
             DownstreamVerdict::Broadcast => {
                 for device in &mut self.devices {

@@ -67,11 +67,11 @@ impl HostRole {
         if let Some(port) = self.still_has_no_room(tlp) {
             return self.has_no_room(now, tlp, port);
         }
-        if self.node.malformed.sound(tlp).is_none() {
+        let Some(packet) = self.node.malformed.sound(tlp) else {
             self.counters.malformed_from_root += 1;
             self.switch.report_malformed(None, tlp, &mut self.to_root);
             return Ok(());
-        }
+        };
         let mut scratch = self.scratch.take().expect("put back after each use");
         scratch[..tlp.len()].copy_from_slice(tlp);
         let result = self.route_downstream(now, &mut scratch[..tlp.len()]);
@@ -79,7 +79,7 @@ impl HostRole {
         match result {
             Ok(None) => Ok(()),
             Ok(Some(port)) => {
-                self.switch.forwarded(port, tlp, &mut self.to_root);
+                self.switch.forwarded(port, &packet, &mut self.to_root);
                 Ok(())
             }
             Err(port) => {

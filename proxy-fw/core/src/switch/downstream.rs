@@ -57,12 +57,12 @@ impl VirtualSwitch {
     }
 
     /// A TLP from the root complex was handed on to the device behind a port, as
-    /// [`handle_downstream`](Self::handle_downstream) had said; `tlp` is as it came. What is handed in
-    /// again and again until there is room is noted once.
-    pub fn forwarded(&mut self, port: PortId, tlp: &[u8], out: &mut impl TlpSink) {
-        let packet = Packet::known(tlp);
-        if leaves_a_trace(&packet) {
-            self.note_downstream(Some(port), &packet);
+    /// [`handle_downstream`](Self::handle_downstream) had said; `packet` is as it came. What is handed
+    /// in again and again until there is room is noted once.
+    #[inline]
+    pub fn forwarded(&mut self, port: PortId, packet: &Packet<&[u8]>, out: &mut impl TlpSink) {
+        if leaves_a_trace(packet) {
+            self.note_downstream(Some(port), packet);
             self.flush(out);
         }
     }

@@ -155,7 +155,7 @@ impl Host {
         let as_it_came = tlp.to_vec();
         let verdict = self.hand_in(tlp);
         if let DownstreamVerdict::Forward(port) = verdict {
-            self.switch.forwarded(port, &as_it_came, &mut self.out);
+            self.switch.forwarded(port, &view(&as_it_came), &mut self.out);
         }
         verdict
     }
