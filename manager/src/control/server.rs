@@ -398,10 +398,11 @@ mod tests {
     use proxy_core::control::{
         Event, FromProxy, Name, OperationId, PathAddress, Request, RoleKind, Term, encode,
     };
+    use proxy_core::recorder::Recorded;
     use std::net::{IpAddr, Ipv4Addr};
     use std::pin::Pin;
     use std::task::{Context, Poll};
-    use tlp_codec::ids::{NodeId, PortId};
+    use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
     use tokio::io::ReadBuf;
 
     /// Says Hello, and panics when it is read again.
@@ -518,25 +519,34 @@ mod tests {
         let (_, written) = manager.records.make(|txn| txn.learn_term(9)).await;
         let event = Event::DeviceConfigured { port: PortId::new(1).unwrap() };
         let event = FromProxy::Event { sequence: 0, event };
-        let answer = FromProxy::Response { id: OperationId(1), result: Ok(Reply::Done) };
+        let answer = |id| FromProxy::Response { id: OperationId(id), result: Ok(Reply::Done) };
         let mut buffer = vec![0; 4 + MAX_MESSAGE];
-        for message in [event, answer] {
+        for message in [event, answer(1), answer(2)] {
             proxy.write_all(encode(&message, &mut buffer).unwrap()).await.unwrap();
         }
-        let bound = Duration::from_millis(100);
+        let bound = Duration::from_millis(250);
         let goes_on = async {
             tokio::time::sleep(bound * 4).await;
             store.set(false);
         };
         let asks = session.request_done(Request::RemovePeer(NodeId::new(9).unwrap()), bound);
+        // Who wants to record waits for what another one asks.
+        let (peer, slot) = (NodeId::new(9).unwrap(), SlotId::new(1).unwrap());
+        let (function, epoch) = (SlotFunction::ZERO, Epoch::new(0, 1).unwrap());
+        let binding = BindingKey { slot, function, epoch };
+        let wanted = vec![Recorded { peer, binding, one_in: 0, tlps: 0, frames: 100 }];
+        let records = tap::watch(session, wanted, bound);
         let asks = async {
             tokio::select! {
-                answer = asks => answer,
+                (answer, watch) = async { tokio::join!(asks, records) } => {
+                    (answer, watch.map(drop).map_err(|error| error.to_string()))
+                }
                 error = listen(&manager, session, &mut reader) => panic!("{error}"),
+                error = tap::run(session, bound) => panic!("{error}"),
             }
         };
-        let (answer, ()) = tokio::join!(asks, goes_on);
-        assert_eq!((answer, session.close_reason()), (Ok(()), None));
+        let (answers, ()) = tokio::join!(asks, goes_on);
+        assert_eq!((answers, session.close_reason()), ((Ok(()), Ok(())), None));
         written.written().await.unwrap();
         // One that does not answer still goes.
         let asked = session.request_done(Request::RemovePeer(NodeId::new(9).unwrap()), bound).await;

@@ -163,7 +163,8 @@ pub async fn watch(
         }
     };
     let bound = bound * 2;
-    tokio::time::timeout(bound, answer).await.unwrap_or(Err(RequestError::TimedOut(bound)))?;
+    let answer = session.unheard.within(bound, answer).await;
+    answer.unwrap_or(Err(RequestError::TimedOut(bound)))?;
     Ok(watch)
 }
 
