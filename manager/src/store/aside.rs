@@ -8,13 +8,14 @@ use redb::{ReadableTableMetadata, RepairSession, StorageBackend, StorageError};
 use redb::{TableError, TableHandle};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// What redb may keep of the file in memory: each page is looked at a few times only, and what
 /// panics keeps it (see [`with`]).
@@ -255,6 +256,22 @@ pub(super) fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
     })
 }
 
+/// Which file it is. Its number alone is not enough: that of a file that was removed is given to the
+/// next one, and other disks count from the same. A file that is kept open would keep its number, but
+/// its disk could not be unmounted to be repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    inode: u64,
+    /// Nothing where the file system does not say.
+    made: Option<SystemTime>,
+}
+
+impl Identity {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self { inode: metadata.ino(), made: metadata.created().ok() }
+    }
+}
+
 /// A store's file with the lock that whoever has it open has.
 #[derive(Debug)]
 pub(super) struct Held(File);
@@ -270,21 +287,22 @@ impl Held {
         let file = File::open(path).map_err(failed)?;
         lock(&file, path)?;
         let held = Self(file);
-        let (named, ours) = (fs::metadata(path).map_err(failed)?, held.0.metadata());
+        let named = Identity::of(&fs::metadata(path).map_err(failed)?);
         // Whoever had the lock may have put another file in its place.
-        if named.ino() != ours.map_err(failed)?.ino() {
+        if named != held.identity(path)? {
             return Err(StoreError::Locked(path.to_owned()));
         }
         Ok(held)
     }
 
-    /// Its number on its disk. `path` is for the error.
+    /// Which file it is. `path` is for the error.
     ///
     /// # Errors
     ///
     /// When the operating system does not say.
-    pub(super) fn inode(&self, path: &Path) -> Result<u64, StoreError> {
-        Ok(self.0.metadata().map_err(|error| StoreError::io(path, "read", error))?.ino())
+    pub(super) fn identity(&self, path: &Path) -> Result<Identity, StoreError> {
+        let metadata = self.0.metadata().map_err(|error| StoreError::io(path, "read", error))?;
+        Ok(Identity::of(&metadata))
     }
 
     /// The file.

@@ -1,6 +1,6 @@
 //! The store in one file: redb.
 
-use super::aside::{self, Held, Pages};
+use super::aside::{self, Held, Identity, Pages};
 use super::files::{self, WorkingCopy, beside};
 use super::header_last::HeaderLast;
 use super::{Change, Record, Store, StoreError, Table};
@@ -9,7 +9,6 @@ use redb::{
     TableDefinition,
 };
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -39,9 +38,8 @@ struct Open {
     /// The one record of [`Table::Meta`] as it was written last. Every start of a manager changes
     /// it, so it shows whether another one was here while the file was closed.
     meta: Option<Vec<u8>>,
-    /// The file's number on its disk: young stores of the same form have the same in
-    /// [`Open::meta`].
-    inode: Option<u64>,
+    /// Which file it is: young stores of the same form have the same in [`Open::meta`].
+    identity: Option<Identity>,
     failure: Option<Failure>,
 }
 
@@ -105,12 +103,13 @@ impl EmbeddedStore {
         let mut store = Self {
             path: path.to_owned(),
             went_back: None,
-            open: Mutex::new(Open { database: None, meta: None, inode: None, failure: None }),
+            open: Mutex::new(Open { database: None, meta: None, identity: None, failure: None }),
         };
         let meta = store.meta_in(&database)?;
-        let inode = fs::metadata(path).map_err(|e| StoreError::io(path, "read", e))?.ino();
+        let metadata = fs::metadata(path).map_err(|e| StoreError::io(path, "read", e))?;
         let now = store.open.get_mut().unwrap_or_else(PoisonError::into_inner);
-        (now.database, now.meta, now.inode) = (Some(Arc::new(database)), meta, Some(inode));
+        (now.database, now.meta) = (Some(Arc::new(database)), meta);
+        now.identity = Some(Identity::of(&metadata));
         Ok(store)
     }
 
@@ -233,7 +232,7 @@ impl EmbeddedStore {
         // redb writes what it opens: what somebody else put there is only looked at. One that was taken
         // away is not found, and none is made.
         let held = Held::take(&self.path)?;
-        if held.inode(&self.path)? != now.inode.expect("it was open") {
+        if held.identity(&self.path)? != now.identity.expect("it was open") {
             return Err(replaced());
         }
         let (found, read) = meta_of(&held, &self.path);
@@ -438,6 +437,7 @@ fn put_in_place(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_store_that_failed_while_it_is_copied_is_in_use_by_nobody_else() {
@@ -510,6 +510,30 @@ mod tests {
                 store.now().failure.as_mut().unwrap().at -= REOPEN_PAUSE;
             }
             fs::write(&path, &ours).unwrap();
+        }
+    }
+
+    /// Its number is free while it is closed, and often the next file gets it.
+    #[test]
+    fn a_copy_that_has_its_number_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let inode = || fs::metadata(&path).unwrap().ino();
+        // Somebody else's file may get it. Some file systems give no number twice.
+        for _ in 0..20 {
+            let store = EmbeddedStore::open(&path).unwrap();
+            failed(&store);
+            let (bytes, before) = (fs::read(&path).unwrap(), inode());
+            // Times of files are as fine as the kernel's tick.
+            std::thread::sleep(Duration::from_millis(50));
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, &bytes).unwrap();
+            let error = store.commit(&[]).unwrap_err();
+            assert!(matches!(error, StoreError::Replaced(_)), "{error}");
+            assert!(fs::read(&path).unwrap() == bytes, "it was written");
+            if inode() == before {
+                break;
+            }
         }
     }
 }
