@@ -2,11 +2,11 @@
 
 use super::Metrics;
 use crate::manager::Manager;
+use crate::operations::deadlines::Now;
 use crate::records::{Tables, Topic};
 use crate::types::{EventKind, OperationId, OperationRecord};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How often the records are looked at, at most.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -15,29 +15,25 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) const DIFFERENCES: [EventKind; 2] =
     [EventKind::OrphanRemoved, EventKind::BindingMissing];
 
-/// How much longer or shorter an operation took than it was seen to run, at most: it is seen a pause after
-/// it began, and after it ended, and a machine may be slow.
-const UNSEEN: Duration = Duration::from_secs(1);
-
 /// What was counted so far.
 struct Counted {
-    /// With when each was seen first; nothing of those that ran when the manager started.
-    running: BTreeMap<OperationId, Option<Instant>>,
+    /// With when each was seen first.
+    running: BTreeMap<OperationId, Now>,
     next_operation: u64,
     next_event: u64,
 }
 
 impl Counted {
     /// What was there before the manager started is not counted.
-    fn from_now(tables: &Tables) -> Self {
+    fn from_now(tables: &Tables, now: Now) -> Self {
         Self {
-            running: tables.running().map(|operation| (operation.id, None)).collect(),
+            running: tables.running().map(|operation| (operation.id, now)).collect(),
             next_operation: tables.meta().next_operation,
             next_event: tables.meta().next_event,
         }
     }
 
-    fn count(&mut self, tables: &Tables, metrics: &Metrics) {
+    fn count(&mut self, tables: &Tables, metrics: &Metrics, now: Now) {
         for (_, event) in tables.events().range(self.next_event..) {
             let labels = vec![("kind", event.kind.to_string())];
             metrics.events.get_or_create(&labels).inc();
@@ -47,12 +43,11 @@ impl Counted {
         }
         self.next_event = tables.meta().next_event;
         let new = tables.operations().range(OperationId(self.next_operation)..);
-        let now = Instant::now();
-        self.running.extend(new.map(|(id, _)| (*id, Some(now))));
+        self.running.extend(new.map(|(id, _)| (*id, now)));
         self.next_operation = tables.meta().next_operation;
         self.running.retain(|id, seen| match tables.operations().get(id) {
             Some(operation) if operation.state.is_final() => {
-                ended(operation, seen.map(|seen| now - seen), metrics);
+                ended(operation, *seen, now, metrics);
                 false
             }
             // Only what has ended is ever taken out.
@@ -61,20 +56,24 @@ impl Counted {
     }
 }
 
-/// How long an operation took, of which it was seen to run for so long.
-fn took(operation: &OperationRecord, seen: Option<Duration>) -> Duration {
+/// How long an operation took that was seen to run from then until now. It is seen when it is on the
+/// disk, which may be long after it began, and after it ended: so it goes by the records, which say when
+/// that was, except that the wall clock may have been set meanwhile.
+fn took(operation: &OperationRecord, seen: Now, now: Now) -> Duration {
     let end = operation.ended.unwrap_or(operation.started);
-    let took = end.as_millis().saturating_sub(operation.started.as_millis());
-    let took = Duration::from_millis(took);
-    // The wall clock may have been set meanwhile.
-    seen.map_or(took, |seen| took.clamp(seen.saturating_sub(UNSEEN), seen + UNSEEN))
+    let recorded = (end.as_millis() as i64).saturating_sub(operation.started.as_millis() as i64);
+    // Also before it began or after it ended: what was seen tells which it was.
+    let ran = now.monotonic.saturating_duration_since(seen.monotonic).as_millis() as i64;
+    let either = [recorded, recorded.saturating_sub(now.jumped_since(seen))];
+    let took = either.into_iter().min_by_key(|took| took.abs_diff(ran)).unwrap_or(recorded);
+    Duration::from_millis(took.max(0).unsigned_abs())
 }
 
-fn ended(operation: &OperationRecord, seen: Option<Duration>, metrics: &Metrics) {
+fn ended(operation: &OperationRecord, seen: Now, now: Now, metrics: &Metrics) {
     let what = serde_json::to_value(&operation.what).expect("operations are JSON");
     let kind = what["kind"].as_str().unwrap_or_default().to_owned();
     let labels = vec![("kind", kind), ("state", operation.state.to_string())];
-    let took = took(operation, seen);
+    let took = took(operation, seen, now);
     metrics.operations.get_or_create(&labels).observe(took.as_secs_f64());
 }
 
@@ -83,14 +82,15 @@ pub async fn follow(manager: std::sync::Arc<Manager>) {
     let mut operations = manager.records.watch(Topic::Operations);
     // There are some of no operation.
     let mut events = manager.records.watch(Topic::Events);
-    let mut counted = Counted::from_now(&manager.records.snapshot());
+    let now = || Now::read(manager.records.wall());
+    let mut counted = Counted::from_now(&manager.records.snapshot(), now());
     loop {
         tokio::select! {
             () = operations.changed() => {}
             () = events.changed() => {}
             () = manager.stopping() => return,
         }
-        counted.count(&manager.records.snapshot(), &manager.metrics);
+        counted.count(&manager.records.snapshot(), &manager.metrics, now());
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -103,9 +103,13 @@ mod tests {
     #[test]
     fn what_an_operation_took_does_not_go_by_a_wall_clock_that_is_set() {
         const DAY: i64 = 24 * 3_600_000;
-        let started = Timestamp::now();
-        let took = |millis: i64, seen: Option<u64>| {
-            let ended = Timestamp::from_millis(started.as_millis().saturating_add_signed(millis));
+        let at = |millis: i64| {
+            Timestamp::from_millis(1_800_000_000_000_u64.saturating_add_signed(millis))
+        };
+        let seen = Now::read(at(0));
+        // When it began and ended by the wall clock, for how long it was seen, and how far the clock
+        // was set meanwhile, all in milliseconds.
+        let took = |started: i64, ended: i64, ran: u64, set: i64| {
             let operation = OperationRecord {
                 id: OperationId(1),
                 what: OperationKind::Release { slots: Vec::new(), force: false, reason: None },
@@ -115,15 +119,24 @@ mod tests {
                 warnings: Vec::new(),
                 error: None,
                 client_key: None,
-                started,
-                ended: Some(ended),
+                started: at(started),
+                ended: Some(at(ended)),
             };
-            took(&operation, seen.map(Duration::from_millis)).as_millis()
+            let monotonic = seen.monotonic + Duration::from_millis(ran);
+            let now = Now { wall: at(ran as i64 + set), monotonic };
+            took(&operation, seen, now).as_millis()
         };
-        assert_eq!(took(2_100, Some(2_000)), 2_100);
-        assert_eq!(took(30, Some(0)), 30, "it was seen when it had ended");
-        assert_eq!(took(90 * DAY, Some(2_000)), 3_000);
-        assert_eq!(took(-DAY, Some(2_000)), 1_000);
-        assert_eq!(took(2_100, None), 2_100, "it ran when the manager started");
+        assert_eq!(took(-100, 2_000, 2_100, 0), 2_100);
+        assert_eq!(took(-30, 0, 0, 0), 30, "it was seen when it had ended");
+        assert_eq!(took(-100, 2_000 + 90 * DAY, 2_100, 90 * DAY), 2_100);
+        assert_eq!(took(-100, 2_000 - DAY, 2_100, -DAY), 2_100);
+        assert_eq!(took(-100, 2_000, 2_200, -DAY), 2_100, "the clock was set when it had ended");
+        // The disk stalled when it began, or when it ended.
+        assert_eq!(took(-8_000, 100, 200, 0), 8_100);
+        assert_eq!(took(-100, 100, 8_000, 0), 200);
+        assert_eq!(took(-8_000, 100 + DAY, 200, DAY), 8_100);
+        // It ran when the manager started, whose clock was behind. That was so when it began, or not.
+        assert_eq!(took(-60_000, 2_000 + 90 * DAY, 2_100, 90 * DAY), 62_000);
+        assert_eq!(took(90 * DAY - 60_000, 90 * DAY + 2_000, 2_100, 90 * DAY), 62_000);
     }
 }

@@ -54,6 +54,14 @@ impl Now {
     pub fn read(wall: Timestamp) -> Self {
         Self { wall, monotonic: Instant::now() }
     }
+
+    /// How far the wall clock jumped since then, milliseconds; 0 if it did not.
+    pub fn jumped_since(self, then: Self) -> i64 {
+        let passed = self.monotonic.saturating_duration_since(then.monotonic).as_millis() as i64;
+        let by_wall = self.wall.as_millis() as i64 - then.wall.as_millis() as i64;
+        let jump = by_wall - passed;
+        if jump.unsigned_abs() > JUMP_MS { jump } else { 0 }
+    }
 }
 
 /// An end that was moved because the wall clock jumped.
@@ -98,7 +106,7 @@ impl Deadlines {
     /// when the manager has just started, unless it was given less in all.
     pub fn look(&mut self, now: Now, least: Duration, wanted: &[Wanted]) -> Look {
         let started = self.last.is_none();
-        let jumped_ms = self.jump(now);
+        let jumped_ms = self.last.map_or(0, |last| now.jumped_since(last));
         let mut look = Look { jumped_ms, ..Look::default() };
         // By what it still has: at a start that was not always what its end said.
         if jumped_ms != 0 {
@@ -145,14 +153,6 @@ impl Deadlines {
             Some(entry) => entry.at.saturating_duration_since(Instant::now()),
             None => Duration::from_millis(until.as_millis().saturating_sub(wall.as_millis())),
         }
-    }
-
-    fn jump(&self, now: Now) -> i64 {
-        let Some(last) = self.last else { return 0 };
-        let passed = now.monotonic.saturating_duration_since(last.monotonic).as_millis() as i64;
-        let by_wall = now.wall.as_millis() as i64 - last.wall.as_millis() as i64;
-        let jump = by_wall - passed;
-        if jump.unsigned_abs() > JUMP_MS { jump } else { 0 }
     }
 }
 
