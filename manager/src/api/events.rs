@@ -83,15 +83,13 @@ pub(super) async fn list(
     let filter = Filter { kind, node, binding, operation };
     let mut changes = manager.records.watch(Topic::Events);
     let deadline = tokio::time::Instant::now() + wait;
-    let mut lost = false;
     loop {
         changes.mark_unchanged();
-        let mut page = page(&manager, since, limit, &filter);
+        let page = page(&manager, since, limit, &filter);
         // What was looked at in vain need not be looked at again.
         since = Some(page.next);
-        lost |= page.lost;
-        page.lost = lost;
-        if wait.is_zero() || !page.items.is_empty() {
+        // Who has lost some has to look at everything anew, and not only when another one comes.
+        if wait.is_zero() || !page.items.is_empty() || page.lost {
             return Ok(Json(page));
         }
         tokio::select! {
@@ -128,8 +126,12 @@ fn page(manager: &Manager, since: Option<u64>, limit: usize, filter: &Filter) ->
     // Each number was an event's. So one that is not there is of one that is no longer kept, or that
     // the store lost when it was restored or went back: the numbers go on farther above then.
     let lost = (1..next).contains(&since) && !tables.events().contains_key(&since);
+    // The next one that is there: who reads all that is kept page by page has lost none of it.
     let next = match items.last() {
-        Some(last) if items.len() == limit => last.sequence + 1,
+        Some(last) if items.len() == limit => {
+            let after = tables.events().range(last.sequence + 1..).next();
+            after.map_or(next, |(sequence, _)| *sequence)
+        }
         _ => next.max(since),
     };
     EventPage { items, next, lost }

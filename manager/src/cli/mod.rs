@@ -275,7 +275,10 @@ fn events(client: &Client, out: &Output, which: &args::Events) -> Result<(), Fai
     let mut page = ask(which.since, which.limit, 0)?;
     loop {
         if page.lost {
-            complain!("dxpu-manager: earlier events are no longer kept");
+            complain!(
+                "dxpu-manager: events are not there any more that should come here; look at \
+                 everything anew"
+            );
         }
         for event in &page.items {
             if !out.print_one(event, render::event)? {

@@ -6,6 +6,7 @@ use crate::store_faults::{check, left, places};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 fn hold(manager: &Manager, reason: &str) {
     let body = json!({ "place": format!("path:{}", &reason[3..]), "reason": reason });
@@ -100,6 +101,25 @@ fn who_follows_events_is_told_that_some_are_lost_when_the_store_was_restored() {
     for since in [1, first, page["next"].as_u64().unwrap()] {
         assert_eq!(manager.get(&format!("/v1/events?since={since}"))["lost"], false, "{since}");
     }
+    // Whose filter lets nothing through does not wait for what it lets through.
+    let asked = Instant::now();
+    let page = format!("/v1/events?since={next}&kind=slot-quarantined&wait_ms=60000");
+    let page = manager.get(&page);
+    assert!(page["lost"] == true && page["items"] == json!([]), "{page}");
+    assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
+    // Who reads all that is kept in pages of any size has lost none of it.
+    let mut since = 1;
+    loop {
+        let page = manager.get(&format!("/v1/events?since={since}&limit=1"));
+        assert_eq!(page["lost"], false, "{since}: {page}");
+        since = page["next"].as_u64().unwrap();
+        if page["items"] == json!([]) {
+            break;
+        }
+    }
+    let told = manager.cli(&["events", "--since", &next.to_string()]).stderr;
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains("are not there any more"), "{told}");
     let mut stream = TcpStream::connect(manager.api).unwrap();
     write!(
         stream,
