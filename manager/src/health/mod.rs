@@ -267,15 +267,21 @@ fn change(txn: &mut Txn, manager: &Manager, subject: &Subject, state: HealthStat
 
 fn count_failure(txn: &mut Txn, slot: &SlotAddress) {
     let Some(model) = txn.model_of(slot).map(str::to_owned) else { return };
-    let known = txn.models().values().find(|known| known.model.eq_ignore_ascii_case(&model));
+    let known = txn.models().values().filter(|known| known.model.eq_ignore_ascii_case(&model));
+    let mut records: Vec<ModelRecord> = known.cloned().collect();
     let since = txn.now();
-    let mut record = known.cloned().unwrap_or(ModelRecord { model, failures: 0, since });
-    // What was counted while the clock was not set is in no time.
-    if !spares::is_set(record.since) {
+    if records.is_empty() {
+        records.push(ModelRecord { model, failures: 0, since });
+    }
+    // What was counted while the clock was not set is in no time. Earlier versions made a record for
+    // each case of a name; all of them count, from the earliest on.
+    for record in records.iter_mut().filter(|record| !spares::is_set(record.since)) {
         (record.failures, record.since) = (0, since);
     }
-    record.failures = record.failures.saturating_add(1);
-    txn.put_model(record);
+    records[0].failures = records[0].failures.saturating_add(1);
+    for record in records {
+        txn.put_model(record);
+    }
 }
 
 /// Looks until the manager stops.
@@ -400,11 +406,18 @@ mod tests {
             (one.failures, one.since)
         };
         let (unset, now) = (Timestamp::from_millis(60_000), txn.now());
-        txn.put_model(ModelRecord { model: "gpu".into(), failures: 4, since: unset });
+        txn.put_model(ModelRecord { model: "GpU".into(), failures: 4, since: unset });
         count_failure(&mut txn, &slot);
         assert_eq!(count(&txn), (1, now));
         count_failure(&mut txn, &slot);
         assert_eq!(count(&txn), (2, now));
+
+        // Another one, of another case, was made by an earlier version.
+        txn.put_model(ModelRecord { model: "gpu".into(), failures: 4, since: unset });
+        count_failure(&mut txn, &slot);
+        let all = || txn.models().values();
+        assert_eq!(all().map(|record| record.failures).sum::<u32>(), 3);
+        assert!(all().all(|record| record.since == now));
     }
 
     #[test]

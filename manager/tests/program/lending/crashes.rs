@@ -181,6 +181,10 @@ fn a_box_that_restarts_while_something_is_lent_of_it_undoes_no_allocation() {
     eventually("the slot is asked for", || asked(&at_box).contains(&"BindSlot").then_some(()));
     let at_box = at_box.restart_into(manager.control, SlotState::Probing);
     manager.wait_event("rebinding", "");
+    // It is asked again while they are not ready: that is told before it is.
+    eventually("the slot is asked for again", || {
+        (asked(&at_box).iter().filter(|what| **what == "BindSlot").count() >= 2).then_some(())
+    });
     for slot in 1..=2 {
         at_box.set_state(slot, SlotState::Free);
     }
