@@ -318,6 +318,9 @@ async fn listen(
 ) -> WireError {
     let mut next_event = None;
     loop {
+        // One that tells without a pause would take all of the task's turn, and no bound on its answers
+        // would ever be looked at.
+        tokio::task::yield_now().await;
         let message = match reader.next(manager.settings.silence_bound).await {
             Ok(message) => message,
             Err(error) => return error,
@@ -551,6 +554,48 @@ mod tests {
         // One that does not answer still goes.
         let asked = session.request_done(Request::RemovePeer(NodeId::new(9).unwrap()), bound).await;
         assert_eq!(asked, Err(RequestError::TimedOut(bound)));
+    }
+
+    /// Says the same without a pause, as a socket in which there is always something.
+    struct Tells(Vec<u8>, usize);
+
+    impl AsyncRead for Tells {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            std::task::ready!(std::pin::pin!(tokio::task::consume_budget()).poll(context));
+            let left = &self.0[self.1..];
+            let length = left.len().min(into.remaining());
+            into.put_slice(&left[..length]);
+            self.1 = (self.1 + length) % self.0.len();
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_proxy_that_tells_without_a_pause_and_answers_nothing_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let records = Records::open(Arc::new(EmbeddedStore::open(&path).unwrap()), &path).unwrap();
+        let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+        let (entered, _queue) = welcome(&manager, &hello("host1", 1), REMOTE).await.unwrap();
+        let session = entered.session.clone();
+        let mut buffer = vec![0; 4 + MAX_MESSAGE];
+        let pong = encode(&FromProxy::Pong, &mut buffer).unwrap().to_vec();
+        let bound = Duration::from_millis(100);
+        let mut ends = tokio::spawn(async move {
+            let mut reader = Reader::new(Tells(pong, 0));
+            tokio::select! {
+                biased;
+                error = listen(&manager, &session, &mut reader) => panic!("{error}"),
+                answer = session.request_done(Request::RemovePeer(NodeId::new(9).unwrap()), bound) => answer,
+            }
+        });
+        let ended = tokio::time::timeout(Duration::from_secs(20), &mut ends).await;
+        ends.abort();
+        assert_eq!(ended.expect("it waits for ever").unwrap(), Err(RequestError::TimedOut(bound)));
     }
 
     #[tokio::test]
