@@ -118,6 +118,8 @@ struct Build<'t> {
     asked: Vec<Option<u32>>,
     /// Of each thread and stream of a device that it waited for as a whole: for which operation last.
     drained: HashMap<(u32, StreamId), u32>,
+    /// When the last of its process had ended before an operation that its call waits for.
+    ended: HashMap<u32, u64>,
     without_call: usize,
 }
 
@@ -152,6 +154,7 @@ impl<'t> Build<'t> {
             stream_waits: stream_waits(trace),
             asked,
             drained: HashMap::new(),
+            ended: HashMap::new(),
             without_call: 0,
         }
     }
@@ -255,19 +258,13 @@ impl<'t> Build<'t> {
         // The legacy default stream waits for others, which shows in when the copy began.
         let launch = self.typical.launch.max(0).cast_unsigned();
         let late = start > call.start + launch + UNEXPLAINED;
-        let waited = in_stream || late && self.ended_meanwhile(at, call.start, (start, own));
+        let ended_meanwhile = self.ended.get(&own).is_some_and(|end| *end > call.start);
+        let waited = in_stream || late && ended_meanwhile;
         let between = if waited { Between::Seen } else { Between::Nothing };
         (start <= call.end() + ROUNDING).then(|| {
             self.add(node, Point::Start, own, i64::MAX, between);
             start
         })
-    }
-
-    /// Whether something else of a call's process ended on the device between two times.
-    fn ended_meanwhile(&mut self, at: u32, from: u64, (until, own): (u64, u32)) -> bool {
-        let process = self.trace.process_of(CallId::of(at as usize)).index();
-        let last = self.processes[process].ended_by(until);
-        last.is_some_and(|(end, operation)| operation != own && end > from)
     }
 
     /// A launch that took long waited for the device; any other one would, with a full queue.
@@ -365,6 +362,12 @@ impl<'t> Build<'t> {
         self.unknown_wait(at, previous, known_wait, node);
         self.close(node);
 
+        let waits = |call: CallId| trace.calls[call.index()].kind == CallKind::IssueAndWait;
+        if operation.call.is_some_and(waits)
+            && let Some((end, _)) = self.process_of(at).ended_by(operation.start)
+        {
+            self.ended.insert(at, end);
+        }
         self.begun[at as usize] = true;
         self.queues[stream].operations.push(at);
         self.devices[trace.device_of(operation).index()].begin(operation.end(), at);

@@ -144,14 +144,15 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// a thread, which nobody can end.
 struct Lookup {
     resolve: fn(&str) -> Addresses,
-    /// Those that have not ended, the newest of which began at `begun`.
+    /// Those that have not ended.
     under_way: Vec<oneshot::Receiver<Addresses>>,
-    begun: Instant,
+    /// When the newest of them began, if none has ended since: who knows names may not be well.
+    begun: Option<Instant>,
 }
 
 impl Lookup {
     fn new(resolve: fn(&str) -> Addresses) -> Self {
-        Self { resolve, under_way: Vec::new(), begun: Instant::now() }
+        Self { resolve, under_way: Vec::new(), begun: None }
     }
 
     /// Who gives this up and asks again waits for the same look, and the first that ends counts.
@@ -159,14 +160,15 @@ impl Lookup {
         if let Ok(address) = name.parse() {
             return Ok(vec![address].into_iter());
         }
-        let hangs = self.under_way.len() < LOOKS && self.begun.elapsed() >= LOOK_AGAIN;
-        if self.under_way.is_empty() || hangs {
+        let is_time = self.begun.is_none_or(|begun| begun.elapsed() >= LOOK_AGAIN);
+        if self.under_way.is_empty() || is_time && self.under_way.len() < LOOKS {
             self.look(name)?;
         }
         let found = poll_fn(|context| {
             for place in 0..self.under_way.len() {
                 if let Poll::Ready(found) = Pin::new(&mut self.under_way[place]).poll(context) {
                     self.under_way.swap_remove(place);
+                    self.begun = None;
                     return Poll::Ready(found);
                 }
             }
@@ -184,7 +186,7 @@ impl Lookup {
             let _ = found.send(resolve(&name));
         })?;
         self.under_way.push(addresses);
-        self.begun = Instant::now();
+        self.begun = Some(Instant::now());
         Ok(())
     }
 }

@@ -166,9 +166,15 @@ impl Host {
     /// nothing else is answered.
     fn down(&mut self, tlp: &mut [u8]) -> DownstreamVerdict {
         self.out.clear();
-        let asks = class_of(tlp) == Some(Class::NonPosted);
+        let (asks, came) = (class_of(tlp) == Some(Class::NonPosted), tlp.to_vec());
         let verdict = self.switch.handle_downstream(self.now, tlp, &mut self.out);
         let passed = matches!(verdict, DownstreamVerdict::Forward(_));
+        // Or there is no room, as half of the times.
+        if let DownstreamVerdict::Forward(to) = verdict
+            && tlp.len() / 4 % 2 == 0
+        {
+            self.switch.forwarded(to, &Packet::known(&came), &mut self.out);
+        }
         let answers = completions(&self.out);
         assert_eq!(answers, usize::from(asks && !passed), "{verdict:?} {tlp:02x?}");
         if let DownstreamVerdict::Forward(to) = verdict {

@@ -224,8 +224,8 @@ impl Fabric {
         }
     }
 
-    fn down(&mut self, tlp: &[u8]) {
-        let mut tlp = tlp.to_vec();
+    fn down(&mut self, came: &[u8]) {
+        let mut tlp = came.to_vec();
         let (now, mut out) = (self.now(), Vec::new());
         let verdict = self.switch.handle_downstream(now, &mut tlp, &mut out);
         self.up.extend(out);
@@ -235,6 +235,9 @@ impl Fabric {
                     self.account(port, &tlp);
                 }
                 self.hand(port, &tlp);
+                let mut out = Vec::new();
+                self.switch.forwarded(port, &Packet::known(came), &mut out);
+                self.up.extend(out);
             }
             DownstreamVerdict::Broadcast => {
                 let mut ports: Vec<PortId> = self.devices.keys().copied().collect();

@@ -272,6 +272,22 @@ fn a_synchronous_copy_that_is_staged_waits_for_its_turn_and_sees_it_late() {
     assert_eq!(later("2000,kernel,7", 29_200, 33_000), 0);
 }
 
+/// What another thread saw end meanwhile does not hide it.
+#[test]
+fn a_staged_copy_sees_late_what_it_waited_for_beside_a_thread_that_was_blocked() {
+    let fabric = settings(6_800);
+    let text = "start_ns,duration_ns,kind,stream,bytes,name,correlation,thread,memory\n\
+                0,3000,launch,,,cuLaunchKernel,1,1,\n6000,150000,kernel,8,,k,1,,\n\
+                14000,150000,call,,,cuMemcpyHtoD,2,1,\n157000,3000,htod,7,4096,c,2,,pageable\n\
+                50000,112000,launch,,,cuLaunchKernel,3,2,\n165000,1000,kernel,9,,k,3,,\n";
+    let trace = read(text);
+    let graph = Graph::of(&trace);
+    let played = graph.play(&scenario(fabric));
+    let copy = trace.calls.iter().position(|call| call.start == 14_000).unwrap();
+    let later = played.calls[copy].end - trace.calls[copy].end();
+    assert!(later >= fabric.extra(Kind::Synchronise, 0).0, "{later}");
+}
+
 #[test]
 fn a_graph_that_ends_with_a_copy_between_gpus_costs_its_launch() {
     let text = "start_ns,duration_ns,kind,stream,name,correlation,thread,bytes\n\

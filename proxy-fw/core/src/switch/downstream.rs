@@ -82,7 +82,9 @@ impl VirtualSwitch {
     }
 
     fn unsuccessful_downstream(&mut self, port: Option<PortId>, status: CplStatus) {
-        self.count_unsuccessful(status);
+        if port.is_some() {
+            self.count_unsuccessful(status);
+        }
         if let Some(bit) = received_abort(status) {
             self.upstream.config.set(header::COMMAND, bit);
             if let Some(port) = port {

@@ -80,6 +80,9 @@ impl VirtualSwitch {
                 Ok(DownstreamVerdict::Broadcast)
             }
             MsgRouting::Local if code == MsgCode::SetSlotPowerLimit => {
+                if packet.is_poisoned() {
+                    return Err(Who::Upstream.refuses(Cause::Poisoned));
+                }
                 if let Some(limit) = packet.payload().first_chunk::<4>() {
                     // Value and scale, ten bits (section 2.2.8.5).
                     let limit = u32::from_le_bytes(*limit) << 18;

@@ -125,7 +125,7 @@ causes! {
     PayloadTooLarge = "switch.payload_too_large",
     /// Bytes that are no TLP.
     Malformed = "switch.malformed",
-    /// A poisoned write to a register of the switch.
+    /// A poisoned write to a register of the switch, or message that would change one.
     Poisoned = "switch.poisoned",
 }
 

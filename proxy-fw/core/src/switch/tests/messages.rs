@@ -116,6 +116,11 @@ fn the_slot_power_limit_is_captured() {
         fields: [0; 8],
         data: &[0x4b, 0x01, 0, 0],
     });
+    let mut poisoned = limit.clone();
+    Packet::new_checked(&mut poisoned[..]).unwrap().set_poisoned(true);
+    assert_eq!(host.down(&mut poisoned), DownstreamVerdict::Discarded(Cause::Poisoned));
+    assert_eq!(host.read(UPSTREAM, 0x74) >> 18 & 0x3ff, 0);
+    assert_eq!(host.read(UPSTREAM, 0x04) >> 31, 1, "Detected Parity Error");
     assert_eq!(host.down(&mut limit), DownstreamVerdict::Consumed);
     assert_eq!(host.read(UPSTREAM, 0x74) >> 18 & 0x3ff, 0x14b);
 }
