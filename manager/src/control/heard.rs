@@ -65,7 +65,7 @@ impl Unheard {
     }
 
     /// What comes of something that the proxy has to say within `bound`; nothing if it does not. A
-    /// stall is waited for until it ends; all else is over after `bound` and [`MORE_BOUNDS`] such.
+    /// stall is waited for until it ends; all else is over after `bound` and `MORE_BOUNDS` such.
     pub async fn within<F: Future>(&self, bound: Duration, what: F) -> Option<F::Output> {
         let mut what = pin!(what);
         let (mut left, mut more) = (bound, bound * MORE_BOUNDS);

@@ -278,14 +278,14 @@ fn live(control: SocketAddr, mut spec: Spec, inside: &Arc<Mutex<Inside>>, off: &
             std::thread::sleep(Duration::from_millis(20));
             continue;
         }
-        let Ok(fake) = Fake::connect(control, spec.clone(), state.clone()) else { continue };
-        inside.lock().unwrap().healthy();
+        // It may be asked as soon as it is connected.
         let asked = inside.clone();
-        state.lock().unwrap().rules.clear();
-        fake.rule(move |request| {
+        state.lock().unwrap().rules = vec![Box::new(move |request| {
             let Request::Firmware(request) = request else { return None };
             Some(asked.lock().unwrap().answer(request))
-        });
+        })];
+        let Ok(fake) = Fake::connect(control, spec.clone(), state.clone()) else { continue };
+        inside.lock().unwrap().healthy();
         while !is_off() && !fake.is_over() && !restarts() {
             std::thread::sleep(Duration::from_millis(10));
         }
