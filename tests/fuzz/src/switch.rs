@@ -171,7 +171,7 @@ impl Host {
         let passed = matches!(verdict, DownstreamVerdict::Forward(_));
         // Or there is no room, as half of the times.
         if let DownstreamVerdict::Forward(to) = verdict
-            && tlp.len() / 4 % 2 == 0
+            && (tlp.len() / 4).is_multiple_of(2)
         {
             self.switch.forwarded(to, &Packet::known(&came), &mut self.out);
         }
