@@ -60,11 +60,12 @@ impl BoxRole {
             self.slots[slot].signal(signal);
         }
         self.slots[slot].perst |= signal == SlotSignal::Perst { asserted: true };
-        for function in functions {
-            if let Some(target) = self.slots[slot].target(function) {
+        for each in functions {
+            let Some(target) = self.slots[slot].target(each) else { continue };
+            if each != function {
                 self.node.link(target.peer).drop_received_before(target.channel, at);
-                self.flush_function(now, slot, function);
             }
+            self.flush_function(now, slot, each);
         }
         self.slot_is_reset(now, slot);
         self.begin_work_anew(now, slot);
