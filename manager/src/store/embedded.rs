@@ -444,21 +444,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(&folder.path().join("store.redb")).unwrap();
         let copied = store.database(&mut store.now()).unwrap();
-        let fail = |now: &mut Open| {
-            now.database = None;
-            let (undo, meta, reason) = (Vec::new(), now.meta.clone(), "no room".to_owned());
-            let (at, lingers) = (Instant::now() - REOPEN_PAUSE, Arc::downgrade(&copied));
-            let is_replaced = false;
-            now.failure = Some(Failure { undo, meta, reason, at, is_replaced, lingers });
-        };
-        fail(&mut store.now());
+        failed(&store, Arc::downgrade(&copied));
         let refused = store.commit(&[]).unwrap_err().to_string();
         assert!(refused.contains("no room") && !refused.contains("another"), "{refused}");
         drop(copied);
         store.commit(&[]).unwrap();
     }
-    /// As after a write that failed, when it is to be opened again.
-    fn failed(store: &EmbeddedStore) {
+
+    /// As after a write that failed, when it is to be opened again, though somebody may have it still.
+    fn failed(store: &EmbeddedStore, lingers: Weak<Database>) {
         let mut now = store.now();
         now.database = None;
         now.failure = Some(Failure {
@@ -467,7 +461,7 @@ mod tests {
             reason: "no room".to_owned(),
             at: Instant::now() - REOPEN_PAUSE,
             is_replaced: false,
-            lingers: Weak::new(),
+            lingers,
         });
     }
 
@@ -480,7 +474,7 @@ mod tests {
             [Change { table: Table::Meta, key: META_KEY.to_vec(), value: Some(value.to_vec()) }]
         };
         store.commit(&meta(b"ours")).unwrap();
-        failed(&store);
+        failed(&store, Weak::new());
 
         // Half of it is no reason to give it up: it comes back where it was.
         let whole = fs::read(&path).unwrap();
@@ -498,7 +492,7 @@ mod tests {
         for (foreign, renamed) in
             [(fs::read(&other).unwrap(), false), (fs::read(&third).unwrap(), true)]
         {
-            failed(&store);
+            failed(&store, Weak::new());
             match renamed {
                 true => fs::rename(&third, &path).unwrap(),
                 false => fs::write(&path, &foreign).unwrap(),
@@ -522,7 +516,7 @@ mod tests {
         // Somebody else's file may get it. Some file systems give no number twice.
         for _ in 0..20 {
             let store = EmbeddedStore::open(&path).unwrap();
-            failed(&store);
+            failed(&store, Weak::new());
             let (bytes, before) = (fs::read(&path).unwrap(), inode());
             // Times of files are as fine as the kernel's tick.
             std::thread::sleep(Duration::from_millis(50));

@@ -137,7 +137,7 @@ impl HostRole {
         if wanted.flushes() {
             // The others' own records come behind the first one's, at a device that is reset by then.
             for (_, channel) in bound.channels.iter().skip(1) {
-                self.node.link(bound.peer).drop_queued(*channel);
+                self.node.link(bound.peer).drop_unsent(*channel);
             }
         }
         self.send_pending(now, port);

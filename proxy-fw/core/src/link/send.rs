@@ -237,12 +237,6 @@ impl Link {
         Ok(())
     }
 
-    /// Drops the TLPs that a binding has queued, ahead of a record that
-    /// [flushes](Sideband::flushes): that may find no room yet.
-    pub fn drop_queued(&mut self, channel: ChannelId) {
-        self.drop_unsent(channel);
-    }
-
     fn check_open(&self, channel: ChannelId) -> Result<BindingKey, SendError> {
         if matches!(self.state, LinkState::Down(_)) {
             return Err(SendError::LinkDown);
@@ -255,8 +249,9 @@ impl Link {
         }
     }
 
-    /// Drops what a binding has queued and not sent.
-    pub(super) fn drop_unsent(&mut self, channel: ChannelId) {
+    /// Drops the TLPs that a binding has queued and not sent. By itself it is for what is to be done
+    /// ahead of a record that [flushes](Sideband::flushes): that may find no room yet.
+    pub fn drop_unsent(&mut self, channel: ChannelId) {
         for class in Class::ALL {
             while let Some(c) = self.channels.get_mut(channel) {
                 let queue = &mut c.outgoing[class as usize].queue;

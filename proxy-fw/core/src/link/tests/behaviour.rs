@@ -247,7 +247,7 @@ fn what_is_queued_is_dropped_also_where_no_record_has_room() {
     pair.send(0, key, Posted, false, 64);
     assert!(!pair.send_sideband(0, key, Sideband::Flush));
     let channel = pair.ends[0].channel_of(&key).unwrap();
-    pair.ends[0].drop_queued(channel);
+    pair.ends[0].drop_unsent(channel);
     assert_eq!(pair.counter(0, "flushed_unsent"), 1);
     for frame in pair.frames_from(0) {
         pair.hand_over(1, &frame).unwrap();
