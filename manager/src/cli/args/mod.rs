@@ -32,8 +32,8 @@ pub(super) const EXIT_CODES: &str = "Exit codes:
   6  the manager cannot be reached, or a proxy is not connected
   7  the operation failed or did not end in time, a card of a rollout failed, or a device that was
      to be erased is not
-  8  the store cannot be used (locked, damaged, unreadable, full, of a later version; of `serve` only
-     what does not pass: what may is 11), or `store check` found damage
+  8  the store cannot be used (locked, damaged, unreadable, full, of a later version), or
+     `store check` found damage; of `serve` only what does not pass, for the rest 11
   9  an address cannot be listened on
   10 the operating system did not enumerate a device in time, and nothing of the allocation stays
      lent
