@@ -1,6 +1,6 @@
 //! What the peer received: acknowledgements taken in, losses found, timeouts.
 
-use super::flight::Fate;
+use super::flight::{Entry, Fate};
 use super::sequence::before;
 use super::types::{LinkState, Violation};
 use super::{Fault, Link};
@@ -12,6 +12,11 @@ use tlp_codec::fabric::{Ack, CloseReason};
 /// A record is lost when a frame so many later on the same path was received (RFC 9002,
 /// section 6.1.1).
 const REORDERING: u32 = 3;
+
+/// Whether a packet is so much older than the largest that arrived that it arrived before, or is lost.
+fn overtaken(packet: u32, largest: u32) -> bool {
+    before(packet, largest) && largest.wrapping_sub(packet) >= REORDERING
+}
 
 impl Link {
     /// Takes an acknowledgement in.
@@ -44,6 +49,11 @@ impl Link {
                 progress |= self.acknowledge(first.wrapping_add(n));
             }
         }
+        // A full list says nothing of what lies behind it.
+        let judged = if ack.sacks.is_full() { end } else { self.flight.next() };
+        if self.flight.has_untold() && (news || progress != 0) {
+            self.judge_untold(now, judged);
+        }
         while progress != 0 {
             let path = progress.trailing_zeros() as usize;
             progress &= progress - 1;
@@ -52,10 +62,11 @@ impl Link {
         }
         if news {
             self.path_heard(now, path, ack.packet);
-            // A full list says nothing of what lies behind it.
-            let judged = if ack.sacks.is_full() { end } else { self.flight.next() };
             self.paths[path].judged = judged;
             self.find_losses(now, path);
+            if ack.sacks.is_full() {
+                self.land_overtaken(path, end);
+            }
         }
         Ok(())
     }
@@ -102,21 +113,60 @@ impl Link {
                 }
                 continue;
             }
-            let overtaken = largest.wrapping_sub(entry.packet) >= REORDERING;
-            if overtaken || now.nanos_since(entry.last_sent) > patience {
+            if overtaken(entry.packet, largest) || now.nanos_since(entry.last_sent) > patience {
                 self.lose(sequence);
-                self.counters.losses_detected += 1;
-                if frame.replace(entry.packet) != Some(entry.packet) {
-                    self.paths[path].losses = self.paths[path].losses.saturating_add(1);
-                }
-                if !self.paths[path].is_try(entry.packet) {
-                    self.paths[path].congestion.congested(now, entry.last_sent);
-                }
+                let again = frame.replace(entry.packet) == Some(entry.packet);
+                self.count_loss(now, &entry, again);
             } else {
                 // Nothing more may come back that would have it looked at again.
                 let at = entry.last_sent.after_nanos(patience + 1);
                 self.paths[path].loss_at.iter_mut().for_each(|timer| timer.no_later(at));
             }
+        }
+    }
+
+    /// What an acknowledgement's list does not reach, from `end` on, and left `path` long enough before
+    /// something that arrived is not under way any more, and takes no part of the window. Else the
+    /// records that are missing, of which the list is full, could wait for room that they themselves
+    /// have to make.
+    fn land_overtaken(&mut self, path: usize, end: u32) {
+        let Some(largest) = self.paths[path].largest_acked else { return };
+        for sequence in self.flight.sequences_from(end) {
+            let entry = *self.flight.entry(sequence);
+            let here = usize::from(entry.path) == path && entry.fate == Fate::Flying;
+            if here && overtaken(entry.packet, largest) {
+                let bytes = self.flight.land(sequence);
+                self.paths[path].in_flight -= u64::from(bytes);
+            }
+        }
+        self.paths[path].stop_if_idle();
+    }
+
+    /// A later list reaches to `end`, and has all that arrived until there.
+    fn judge_untold(&mut self, now: Instant, end: u32) {
+        let mut frame = None;
+        for sequence in self.flight.sequences() {
+            if !before(sequence, end) {
+                break;
+            }
+            let entry = *self.flight.entry(sequence);
+            if entry.fate == Fate::Untold {
+                self.flight.told_lost(sequence);
+                let of = (entry.path, entry.packet);
+                let again = frame.replace(of) == Some(of);
+                self.count_loss(now, &entry, again);
+            }
+        }
+    }
+
+    /// A record was lost with its frame, of which another one was counted before if it is `again`.
+    fn count_loss(&mut self, now: Instant, entry: &Entry, again: bool) {
+        self.counters.losses_detected += 1;
+        let path = &mut self.paths[usize::from(entry.path)];
+        path.losses = path.losses.saturating_add(u32::from(!again));
+        // That a frame is too large is no sign of congestion.
+        if !path.is_try(entry.packet) {
+            path.congestion.congested(now, entry.last_sent);
         }
     }
 

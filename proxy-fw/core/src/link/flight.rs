@@ -35,6 +35,9 @@ pub(super) enum Fate {
     Flying,
     /// To be sent again.
     Lost,
+    /// No longer under way: what left behind it on its path has arrived. Whether it has the peer's list
+    /// of ranges was too full to say.
+    Untold,
     /// Received, beyond something that was not.
     Acknowledged,
 }
@@ -74,15 +77,23 @@ pub(super) struct Flight {
     oldest: u32,
     /// The sequence of the next new record.
     next: u32,
-    /// Entries that are [`Fate::Lost`].
-    lost: u32,
+    /// Entries that are [`Fate::Lost`], and that are [`Fate::Untold`].
+    lost: u16,
+    untold: u16,
 }
 
 impl Flight {
     /// For `window` records, a power of two.
     pub(super) fn new(window: usize) -> Self {
         assert!(window.is_power_of_two(), "sequences wrap around the ring");
-        Self { ring: vec![EMPTY; window].into_boxed_slice(), oldest: 0, next: 0, lost: 0 }
+        assert!(window < usize::from(u16::MAX), "they are counted");
+        Self {
+            ring: vec![EMPTY; window].into_boxed_slice(),
+            oldest: 0,
+            next: 0,
+            lost: 0,
+            untold: 0,
+        }
     }
 
     /// Bytes that it allocated.
@@ -93,7 +104,7 @@ impl Flight {
     /// The same ring with nothing in flight.
     pub(super) fn cleared(mut self) -> Self {
         self.ring.fill(EMPTY);
-        Self { oldest: 0, next: 0, lost: 0, ..self }
+        Self { oldest: 0, next: 0, lost: 0, untold: 0, ..self }
     }
 
     /// Begins at another sequence than 0.
@@ -167,6 +178,30 @@ impl Flight {
         Some(bytes)
     }
 
+    /// Whether what became of some record is [untold](Fate::Untold).
+    pub(super) fn has_untold(&self) -> bool {
+        self.untold > 0
+    }
+
+    /// A flying record is not under way any more. Returns its bytes.
+    pub(super) fn land(&mut self, sequence: u32) -> u16 {
+        let entry = self.entry_mut(sequence);
+        assert!(entry.fate == Fate::Flying, "only what is under way comes to an end of it");
+        entry.fate = Fate::Untold;
+        let bytes = entry.bytes;
+        self.untold += 1;
+        bytes
+    }
+
+    /// The peer's list reaches a record that was untold, and does not have it.
+    pub(super) fn told_lost(&mut self, sequence: u32) {
+        let entry = self.entry_mut(sequence);
+        assert!(entry.fate == Fate::Untold, "else it is no news");
+        entry.fate = Fate::Lost;
+        self.untold -= 1;
+        self.lost += 1;
+    }
+
     /// Marks a lost record as flying again.
     pub(super) fn resend(&mut self, sequence: u32, path: u8, packet: u32, now: Instant) {
         let entry = self.entry_mut(sequence);
@@ -187,8 +222,10 @@ impl Flight {
         }
         let before = *entry;
         entry.fate = Fate::Acknowledged;
-        if before.fate == Fate::Lost {
-            self.lost -= 1;
+        match before.fate {
+            Fate::Lost => self.lost -= 1,
+            Fate::Untold => self.untold -= 1,
+            Fate::Flying | Fate::Acknowledged => {}
         }
         Some(before)
     }
@@ -208,5 +245,11 @@ impl Flight {
     pub(super) fn sequences(&self) -> impl Iterator<Item = u32> + use<> {
         let oldest = self.oldest;
         (0..self.len() as u32).map(move |n| oldest.wrapping_add(n))
+    }
+
+    /// Those of them from `first` on.
+    pub(super) fn sequences_from(&self, first: u32) -> impl Iterator<Item = u32> + use<> {
+        let over = if before(first, self.oldest) { 0 } else { first.wrapping_sub(self.oldest) };
+        self.sequences().skip(over as usize)
     }
 }

@@ -93,11 +93,16 @@ impl Spells {
 
     /// Whether its host's proxy, which waits so long, may give up what is for it then.
     pub(crate) fn gives_up(&self, now: Instant, hold: Duration) -> bool {
+        self.gave_up(now, now, hold)
+    }
+
+    /// As [`Spells::gives_up`], at some moment from `since` until now.
+    pub(crate) fn gave_up(&self, since: Instant, now: Instant, hold: Duration) -> bool {
         let hold = hold - hold / CLOCKS;
         let held = |spell: &Spell| spell.until.saturating_since(spell.from) >= hold;
         let mut held_long = self.stuck().filter(|spell| held(spell));
         held_long
-            .any(|spell| spell.from + hold <= now && now.saturating_since(spell.until) <= DRAINS)
+            .any(|spell| spell.from + hold <= now && since.saturating_since(spell.until) <= DRAINS)
     }
 
     /// How long of a time until now it took nothing.
@@ -172,6 +177,9 @@ mod tests {
         assert_eq!(spells.stuck_for(at(500), at(1500)), Duration::from_millis(500));
         spells.turn(at(1500), None);
         assert!(spells.gives_up(at(1550), hold) && !spells.gives_up(at(1551), hold));
+        assert!(spells.gave_up(at(0), at(1100), hold) && !spells.gave_up(at(0), at(1099), hold));
+        assert!(spells.gave_up(at(1550), at(9000), hold));
+        assert!(!spells.gave_up(at(1551), at(9000), hold), "it was asked later");
         assert_eq!(spells.stuck_for(at(1200), at(1600)), Duration::from_millis(350));
         assert_eq!(spells.stuck_for(at(1551), at(1600)), Duration::ZERO);
         // It goes on, whoever asks for that.

@@ -68,7 +68,7 @@ pub(crate) struct HostNode {
     hold: Duration,
     /// After how long of a device that does so it may give up: what the network held up before counts,
     /// too, but where a proxy is told to wait for less than a link does.
-    patience: Duration,
+    pub(super) patience: Duration,
     /// Since when the first of what the root complex has for its proxy is posted and waits.
     front: Option<Instant>,
 }

@@ -42,7 +42,9 @@ impl World {
             }
             return Ok(());
         }
-        let refused = target.is_some_and(|(index, _)| self.has_no_tags(index, asked.since));
+        let refused = target.is_some_and(|(index, _)| {
+            self.has_no_tags(index, asked.since) || self.was_given_up(index, asked.since)
+        });
         let target = target.map_or(from, |(index, _)| index);
         let waits = self.bindings.waits(asked.since, now, target, request);
         if is_made_up(tlp) && (upset || refused || self.peers_kept(&waits)) {
@@ -62,6 +64,14 @@ impl World {
         let slots = &self.boxes[at_box].slots;
         let of_slot = slots[all_of(slot)].iter().map(|slot| &slot.tags);
         Tags::may_all_have_been_gone(of_slot, since, now)
+    }
+
+    /// Whether a binding's device may have taken nothing for so long since then that its host gave up
+    /// what was for it.
+    fn was_given_up(&self, binding: usize, since: Instant) -> bool {
+        let Binding { host, at_box, slot, .. } = self.bindings.all()[binding];
+        let spells = &self.boxes[at_box].slots[slot].spells;
+        spells.gave_up(since, self.now(), self.hosts[host].patience)
     }
 
     /// Whether the time of something that a binding's device asked is over, and other devices of its host

@@ -7,6 +7,7 @@ use crate::limits::{LINK_KEEP_ALIVE, LINK_RAISE, SAFE_FRAME};
 use crate::link::*;
 use core::time::Duration;
 use std::vec::Vec;
+use tlp_codec::fabric::{Frame, MAX_SACKS};
 use tlp_codec::ids::BindingKey;
 use tlp_codec::tlp::Class::{self, Completion, Posted};
 
@@ -18,7 +19,11 @@ fn paths(count: usize) -> LinkConfig {
 
 /// Two links with two paths between, both found, and one binding.
 fn two() -> (Pair, BindingKey) {
-    let (mut pair, key) = Pair::bound_with(paths(2));
+    two_with(paths(2))
+}
+
+fn two_with(config: LinkConfig) -> (Pair, BindingKey) {
+    let (mut pair, key) = Pair::bound_with(config);
     pair.run_for(MS);
     assert!(
         pair.ends.iter().all(|end| end.is_path_good(path_id(0)) && end.is_path_good(path_id(1)))
@@ -126,6 +131,40 @@ fn a_path_that_dies_costs_less_than_ten_milliseconds_and_nothing_else() {
         traffic(&mut pair, key, 100);
         assert!(pair.network.carried[dead] - carried < 10, "only probes");
     }
+}
+
+/// More is missing than an acknowledgement has ranges for: what arrived behind that is not under way,
+/// and takes no room from what is sent again.
+#[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
+fn a_path_that_died_under_many_frames_leaves_the_other_one_its_room() {
+    let (mut pair, key) = two_with(LinkConfig { max_frame: 1500, ..paths(2) });
+    bursts(&mut pair, key, 20, (100, 540));
+    settle(&mut pair);
+    while pair.send(0, key, Posted, false, 540) {}
+    let frames = pair.frames_from(0);
+    let by =
+        |frame: &Vec<u8>| usize::from(Frame::new_checked(&frame[..]).unwrap().header().path.get());
+    let (dead, alive): (Vec<_>, Vec<_>) = frames.into_iter().partition(|frame| by(frame) == 0);
+    assert!(dead.len().min(alive.len()) > 2 * MAX_SACKS, "{} and {}", dead.len(), alive.len());
+    // Of those that come one is lost where the list does not reach, too.
+    let lost = alive.len() - 5;
+    for (number, frame) in alive.iter().enumerate() {
+        if number != lost {
+            pair.hand_over(1, frame).unwrap();
+        }
+        for said in pair.frames_from(1) {
+            pair.hand_over(0, &said).unwrap();
+        }
+    }
+    let under_way = pair.ends[0].paths[1].in_flight;
+    assert!(under_way < 4 * 1500, "{under_way} bytes under way where all but two frames came");
+    cut(&mut pair, 0, [false, true]);
+    let again = pair.counter(0, "records_retransmitted");
+    settle(&mut pair);
+    let again = pair.counter(0, "records_retransmitted") - again;
+    assert!(again < 3 * dead.len() as u64 + 3, "{again} records of {} frames", dead.len());
+    assert_eq!(pair.counter(0, "paths_lost"), 1);
 }
 
 /// A device with one request at a time does not wait for a retransmission timeout.
