@@ -336,7 +336,8 @@ fn slot_became(txn: &mut Txn, name: &NodeName, address: &FunctionAddress, state:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{DeviceRecord, PciIdentity, SlotStatus};
+    use crate::records::test_device::gpu;
+    use crate::types::SlotStatus;
 
     #[test]
     fn a_device_that_was_put_in_is_lent_only_when_the_inventory_says_what_it_is() {
@@ -347,24 +348,8 @@ mod tests {
             slot: slot.clone(),
             function: SlotFunction::new(n).unwrap(),
         });
-        let pci = PciIdentity {
-            vendor: 0x10de,
-            device: 1,
-            subsystem_vendor: 0,
-            subsystem: 0,
-            class: 0x03_0200,
-            revision: 0,
-        };
         for address in [&first, &second] {
-            txn.put_device(DeviceRecord {
-                address: address.clone(),
-                state: DeviceState::Free,
-                model: "gpu".into(),
-                pci,
-                serial: 7,
-                bars: [0; 6],
-                since: txn.now(),
-            });
+            txn.put_device(gpu(&slot, address.function, 7, txn.now()));
         }
         assert_eq!(txn.slot_status(&slot), SlotStatus::Free);
         slot_became(&mut txn, &name, &first, DeviceState::Empty);

@@ -368,9 +368,9 @@ async fn record(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{
-        DeviceRecord, DeviceState, FunctionAddress, NodeRecord, PciIdentity, Role, Timestamp,
-    };
+    use crate::records::test_device::gpu;
+    use crate::types::{DeviceRecord, NodeRecord, Role, Timestamp};
+    use tlp_codec::ids::SlotFunction;
 
     fn join(txn: &mut Txn, name: &NodeName) {
         let (node, now) = (txn.new_node_id().unwrap(), Timestamp::now());
@@ -382,24 +382,8 @@ mod tests {
     fn failures_of_before_the_clock_was_set_are_counted_anew() {
         let mut txn = Txn::new(Tables::default());
         let slot: SlotAddress = "box1/1".parse().unwrap();
-        let pci = PciIdentity {
-            vendor: 0x10de,
-            device: 1,
-            subsystem_vendor: 0,
-            subsystem: 0,
-            class: 0x03_0200,
-            revision: 0,
-        };
-        let function = tlp_codec::ids::SlotFunction::ZERO;
-        txn.put_device(DeviceRecord {
-            address: FunctionAddress { slot: slot.clone(), function },
-            state: DeviceState::Free,
-            model: "GPU".into(),
-            pci,
-            serial: 7,
-            bars: [0; 6],
-            since: txn.now(),
-        });
+        let device = gpu(&slot, SlotFunction::ZERO, 7, txn.now());
+        txn.put_device(DeviceRecord { model: "GPU".into(), ..device });
         let count = |txn: &Txn| {
             let all: Vec<_> = txn.models().values().cloned().collect();
             let [one] = &all[..] else { panic!("one model: {all:?}") };

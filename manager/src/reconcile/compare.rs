@@ -247,7 +247,8 @@ fn learn_unrecorded(txn: &mut Txn, name: &NodeName, incarnation: u32, table: &[S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{NodeRecord, PciIdentity, SlotStatus};
+    use crate::records::test_device::gpu;
+    use crate::types::{NodeRecord, SlotStatus};
     use proxy_core::control::{PathSet, SlotState};
     use tlp_codec::ids::SlotFunction;
 
@@ -259,22 +260,7 @@ mod tests {
             let role = Role::Box;
             txn.put_node(NodeRecord::new(name, node, role, 4, now));
         }
-        txn.put_device(DeviceRecord {
-            address: FunctionAddress { slot: slot.clone(), function: SlotFunction::ZERO },
-            state: DeviceState::Free,
-            model: "gpu".into(),
-            pci: PciIdentity {
-                vendor: 0x10de,
-                device: 1,
-                subsystem_vendor: 0,
-                subsystem: 0,
-                class: 0x03_0200,
-                revision: 0,
-            },
-            serial,
-            bars: [0; 6],
-            since: txn.now(),
-        });
+        txn.put_device(gpu(&slot, SlotFunction::ZERO, serial, txn.now()));
         slot
     }
 

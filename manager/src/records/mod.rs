@@ -25,6 +25,8 @@ mod wall;
 mod writes;
 
 #[cfg(test)]
+pub(crate) mod test_device;
+#[cfg(test)]
 mod tests;
 
 pub use inspect::{Damage, Inspection, inspect};
