@@ -53,7 +53,10 @@ pub(super) enum Got {
 pub(super) struct Access {
     state: State,
     /// Until when configuration retry status is taken for an answer.
-    ready_by: Option<Instant>,
+    ready_by: Instant,
+    /// Whether the device was reset just now, so that it may not be there at all: until then it is
+    /// asked again, too, when nothing answers.
+    after_reset: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,11 +85,17 @@ enum State {
 impl Access {
     /// Begins; `ready_by` bounds how long the device may answer with retry status.
     pub(super) fn begin(&mut self, now: Instant, want: Want, ready_by: Instant) {
-        self.ready_by = Some(ready_by);
+        (self.ready_by, self.after_reset) = (ready_by, false);
         self.state = match want {
             Want::Pause(time) => State::Pausing { until: now + time },
             want => State::ToSend(want),
         };
+    }
+
+    /// What was begun is the first request since the device was reset: its link may still train, and
+    /// what is sent before it does is lost (PCIe 5.0 section 6.6.1).
+    pub(super) fn after_reset(&mut self) {
+        self.after_reset = true;
     }
 
     /// When something is to be done again.
@@ -95,7 +104,7 @@ impl Access {
             State::Idle => None,
             State::Ended(_) => Some(Instant::ZERO),
             // What it waits for, room, is looked at by the slot.
-            State::ToSend(_) => self.ready_by,
+            State::ToSend(_) => Some(self.ready_by),
             State::Waiting { until, .. } | State::Pausing { until } => Some(until),
             State::Again { at, .. } => Some(at),
         }
@@ -207,9 +216,10 @@ impl Access {
             (CplStatus::Success, _) => State::Ended(Got::Written),
             (CplStatus::ConfigRetry, want) => {
                 let at = now + RETRY_PAUSE;
-                match self.ready_by {
-                    Some(by) if at < by && !planted(Canary::AskOnce) => State::Again { want, at },
-                    _ => State::Ended(Got::Failed),
+                if at < self.ready_by && !planted(Canary::AskOnce) {
+                    State::Again { want, at }
+                } else {
+                    State::Ended(Got::Failed)
                 }
             }
             (CplStatus::UnsupportedRequest, _) => State::Ended(Got::Nothing),
@@ -226,8 +236,14 @@ impl Access {
                 self.state = State::Again { want, at: now };
                 return None;
             }
+            State::Waiting { want, until, .. }
+                if until <= now && self.after_reset && now < self.ready_by =>
+            {
+                self.state = State::Again { want, at: now };
+                return None;
+            }
             State::Waiting { until, .. } if until <= now => Got::Failed,
-            State::ToSend(_) if self.ready_by.is_some_and(|by| by <= now) => Got::Failed,
+            State::ToSend(_) if self.ready_by <= now => Got::Failed,
             _ => return None,
         };
         self.state = State::Idle;

@@ -340,6 +340,7 @@ impl BoxRole {
 
     /// Goes on with a probe. The slot's work is taken out of its place meanwhile.
     pub(super) fn continue_probe(&mut self, now: Instant, slot: usize, mut probe: Probe, got: Got) {
+        let after_reset = got == Got::Paused;
         let want = match probe.next(got) {
             Step::Do(want) => Some(want),
             Step::Found(function, facts, want) => {
@@ -356,8 +357,12 @@ impl BoxRole {
         match want {
             Some(want) => {
                 let ready_by = now + self.config.readiness_bound;
-                self.slots[slot].access.begin(now, want, ready_by);
-                self.slots[slot].work = Work::Probe(probe);
+                let entry = &mut self.slots[slot];
+                entry.access.begin(now, want, ready_by);
+                if after_reset {
+                    entry.access.after_reset();
+                }
+                entry.work = Work::Probe(probe);
             }
             None => {
                 let entry = &mut self.slots[slot];

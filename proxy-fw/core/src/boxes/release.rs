@@ -204,6 +204,9 @@ impl BoxRole {
         match owned_write(&function.facts, timeout, number, function.control_2) {
             Some(want) if matches!(function.state, SlotState::Free | SlotState::Bound) => {
                 entry.access.begin(now, want, now + self.config.readiness_bound);
+                if restore.stage == RestoreStage::Due {
+                    entry.access.after_reset();
+                }
                 entry.work = Work::Restore(restore);
             }
             _ => self.next_release(now, slot),
@@ -288,6 +291,9 @@ impl BoxRole {
             Some(want) => {
                 let entry = &mut self.slots[slot];
                 entry.access.begin(now, want, now + self.config.readiness_bound);
+                if release.state == State::Ready {
+                    entry.access.after_reset();
+                }
                 entry.work = Work::Release(release);
             }
             None if release.state == State::SlotReset => self.await_reset(now, slot, function),

@@ -64,7 +64,8 @@ impl Link {
             self.path_heard(now, path, ack.packet);
             self.paths[path].judged = judged;
             self.find_losses(now, path);
-            if ack.sacks.is_full() {
+            // One that is late, and ends before what is missing now, leaves the timers to the others.
+            if ack.sacks.is_full() && before(self.flight.oldest(), end) {
                 self.land_overtaken(path, end);
             }
         }

@@ -112,6 +112,19 @@ fn a_device_that_does_not_come_back_from_reset_is_quarantined() {
     world.bind(2);
 }
 
+/// Its link may train for long: what is sent before it is up is lost, and no sign that it does not work.
+#[test]
+fn a_device_whose_link_is_up_late_after_its_reset_is_waited_for() {
+    let mut world = World::new();
+    world.device.manner = Manner::Silent;
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(Duration::from_millis(1000));
+    assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Probing);
+    world.device.manner = Manner::Answers;
+    world.run(Duration::from_millis(600));
+    assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Free);
+}
+
 /// The proxy's own requests that a device did not answer are over when it is reset: their tags do not
 /// run out afterwards, which would take them from its next host.
 #[test]
@@ -130,7 +143,7 @@ fn what_a_reset_device_did_not_answer_costs_its_next_host_no_tag() {
     let mut world = World::new();
     world.device.manner = Manner::Silent;
     world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
-    world.run(Duration::from_millis(700));
+    world.run(Duration::from_millis(1700));
     assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Quarantined);
     world.device.manner = Manner::Answers;
     assert_eq!(world.ask_box(Request::Recover(slot(1))), Ok(Reply::Slot(SlotState::Probing)));

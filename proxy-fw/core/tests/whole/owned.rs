@@ -133,6 +133,19 @@ fn a_function_has_the_proxys_completion_timeout_when_it_may_ask_again() {
 }
 
 #[test]
+fn a_device_whose_link_is_up_late_after_a_bus_reset_has_what_the_proxies_own() {
+    let mut world = World::bound();
+    world.config_write(bdf(2, 0), 0x3c, 0x0040_0000);
+    world.config_write(bdf(2, 0), 0x3c, 0);
+    world.device.manner = Manner::Silent;
+    world.run(Duration::from_millis(1000));
+    assert_eq!(world.device.get(0x68), 0);
+    world.device.manner = Manner::Answers;
+    world.run(Duration::from_millis(600));
+    assert_eq!(world.device.get(0x68) & 0x1f, 0b1101);
+}
+
+#[test]
 fn a_host_that_is_too_early_after_a_reset_changes_nothing_about_the_completion_timeout() {
     let refusals = [CplStatus::UnsupportedRequest, CplStatus::ConfigRetry].map(Manner::Refuses);
     for manner in refusals.into_iter().chain([Manner::Silent]) {
