@@ -235,4 +235,16 @@ impl Bridge {
         self.interrupting = interrupting;
         self.waking = waking;
     }
+
+    /// Whether its power management event waits for software to clear PME_Status.
+    pub(crate) fn waits_for_service(&self) -> bool {
+        let power = self.config.read(power::CONTROL);
+        let asks = power & power::PME_ENABLE != 0 && power & power::PME_STATUS != 0;
+        asks && !self.decoded.awake
+    }
+
+    /// Its event is to be sent, or sent again, if it still waits for service.
+    pub(crate) fn may_wake(&mut self) {
+        self.unsent.power_event = self.waits_for_service();
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::completion::Completion;
 use super::config::slot::Indicator;
-use super::config::{ResetKind, Written, express, header, slot};
+use super::config::{ResetKind, Written, express, header, power, slot};
 use super::events::Notice;
 use super::port::Occupant;
 use super::sink::TlpSink;
@@ -183,12 +183,16 @@ impl VirtualSwitch {
         if written.changed() != 0 {
             self.mark(port);
         }
+        // What a write clears may be set again by what else the same write does: that is to be told.
+        let above = self.upstream.decoded.masters;
+        self.port_mut(port).bridge.update_interrupt(above);
         match written.offset {
             header::BRIDGE_CONTROL if written.changed() & header::SECONDARY_BUS_RESET != 0 => {
                 let asserted = written.new & header::SECONDARY_BUS_RESET != 0;
                 self.below_is_reset(port, asserted, false);
             }
             express::LINK_CONTROL => self.link_control_written(port, written),
+            power::CONTROL if written.changed() != 0 => self.port_mut(port).bridge.may_wake(),
             slot::CONTROL => self.slot_control_written(now, port, written),
             _ => {}
         }

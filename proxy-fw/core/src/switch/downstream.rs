@@ -62,6 +62,9 @@ impl VirtualSwitch {
     #[inline]
     pub fn forwarded(&mut self, port: PortId, packet: &Packet<&[u8]>, out: &mut impl TlpSink) {
         if leaves_a_trace(packet) {
+            if packet.is_poisoned() {
+                self.counters.count(Counted::PoisonedPassed);
+            }
             self.note_downstream(Some(port), packet);
             self.flush(out);
         }
@@ -186,7 +189,6 @@ impl VirtualSwitch {
     /// A poisoned TLP is passed on; the port that it came in by takes note (PCIe 5.0 sections
     /// 2.7.2.2 and 7.5.1.1.4).
     fn poisoned_downstream(&mut self, packet: &Packet<&[u8]>) {
-        self.counters.count(Counted::PoisonedPassed);
         let completion = packet.class() == Some(Class::Completion);
         let config = &mut self.upstream.config;
         config.set(header::COMMAND, header::DETECTED_PARITY);

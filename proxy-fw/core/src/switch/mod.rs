@@ -122,6 +122,8 @@ pub struct VirtualSwitch {
     dirty: u64,
     /// A sink was full; what is left goes with the next call.
     blocked: bool,
+    /// When power management events are due again, if any may wait for service.
+    power_events_at: Option<Instant>,
     /// INTA to INTD as they were last sent upstream.
     wires: u8,
     turn_off: TurnOff,
@@ -154,6 +156,7 @@ impl VirtualSwitch {
             reach: MemoryClaim::NOTHING,
             dirty: 0,
             blocked: false,
+            power_events_at: None,
             wires: 0,
             turn_off: TurnOff::Idle,
             counters: Counters::new(),
@@ -260,6 +263,7 @@ impl VirtualSwitch {
         self.turn_off = TurnOff::Idle;
         self.wires = 0;
         self.blocked = false;
+        self.power_events_at = None;
         for port in self.ports.iter_mut() {
             port.reset(kind);
         }
@@ -296,14 +300,18 @@ impl VirtualSwitch {
         if self.blocked {
             return Some(Instant::ZERO);
         }
-        [self.hotplug_deadline(), self.turn_off.deadline()].into_iter().flatten().min()
+        let deadlines = [self.hotplug_deadline(), self.turn_off.deadline(), self.power_events_at];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant, out: &mut impl TlpSink) {
         self.hotplug_timeout(now);
         self.turn_off_timeout(now);
+        self.power_events_timeout(now);
         self.flush(out);
+        // Those that were sent just now wait from now on.
+        self.power_events_timeout(now);
     }
 
     /// What happened. To be polled until there is nothing more, after every call.

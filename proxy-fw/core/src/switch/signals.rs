@@ -10,8 +10,14 @@ use super::messages::TurnOff;
 use super::sink::TlpSink;
 use super::verdict::Counted;
 use super::{UPSTREAM_DIRTY, VirtualSwitch, Who};
+use crate::time::Instant;
+use core::time::Duration;
 use tlp_codec::ids::{Bdf, PortId, Tag};
 use tlp_codec::tlp::{ByteEnables, Kind, MsgCode, MsgRouting, Repr};
+
+/// How long software may take to clear the PME_Status of a port that has sent its power management event
+/// (PCIe 5.0 section 5.3.3.3.1).
+const PME_SERVICE: Duration = Duration::from_millis(100);
 
 const TAG: Tag = match Tag::new(0) {
     Ok(tag) => tag,
@@ -34,6 +40,25 @@ fn push_message(code: MsgCode, routing: MsgRouting, id: Bdf, out: &mut impl TlpS
 }
 
 impl VirtualSwitch {
+    /// Sends the power management events again that wait for service for too long: a root port keeps two
+    /// and drops the others.
+    pub(super) fn power_events_timeout(&mut self, now: Instant) {
+        let Some(due) = self.power_events_at.filter(|at| *at <= now) else { return };
+        self.power_events_at = None;
+        for port in self.port_ids() {
+            let bridge = &mut self.port_mut(port).bridge;
+            if !bridge.waits_for_service() {
+                continue;
+            }
+            // Who has sent one does not know the time.
+            if due != Instant::ZERO {
+                bridge.may_wake();
+                self.mark(port);
+            }
+            self.power_events_at = Some(now + PME_SERVICE);
+        }
+    }
+
     /// Whether nothing is due to be sent.
     pub(super) fn says_nothing(&self) -> bool {
         self.dirty == 0 && self.turn_off != TurnOff::Gathered
@@ -108,6 +133,7 @@ impl VirtualSwitch {
             return false;
         }
         self.port_mut(port).bridge.unsent.power_event = false;
+        self.power_events_at = Some(Instant::ZERO);
         self.counters.count(Counted::PowerEvent);
         true
     }

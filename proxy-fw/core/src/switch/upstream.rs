@@ -77,6 +77,9 @@ impl VirtualSwitch {
             self.poisoned_upstream(port, packet);
         }
         let verdict = self.routed_upstream(port, packet)?;
+        if packet.is_poisoned() && matches!(verdict, Verdict::ToRoot | Verdict::ToPort(_)) {
+            self.counters.count(Counted::PoisonedPassed);
+        }
         if is_poisoned_request(packet) {
             match verdict {
                 Verdict::ToRoot => {
@@ -264,7 +267,6 @@ impl VirtualSwitch {
 
     /// As `poisoned_downstream`, for the port's other side.
     fn poisoned_upstream(&mut self, port: PortId, packet: &Packet<&mut [u8]>) {
-        self.counters.count(Counted::PoisonedPassed);
         let completion = packet.class() == Some(Class::Completion);
         let bridge = &mut self.port_mut(port).bridge;
         bridge.config.set(header::IO, header::DETECTED_PARITY);

@@ -379,6 +379,57 @@ fn in_d3_an_event_wakes_by_pme() {
     assert_eq!(interrupts(&mut host, 0), 1, "awake again, the interrupt follows");
 }
 
+/// Of several that come at a time a root port keeps two.
+#[test]
+fn a_power_event_that_nobody_serves_is_sent_again() {
+    let (mut host, _drivers) = empty(1);
+    host.write_bytes(Host::id(0), 0x44, 0x0103, 0x3);
+    host.switch.plug(host.now, port(0), &mut host.out);
+    assert_eq!(host.take_out().len(), 1);
+    let mut after = |host: &mut Host, ms| {
+        host.switch.handle_timeout(host.now, &mut host.out);
+        host.now = host.now + Duration::from_millis(ms);
+        host.switch.handle_timeout(host.now, &mut host.out);
+        host.take_out().len()
+    };
+    assert_eq!(after(&mut host, 94), 0);
+    assert_eq!(after(&mut host, 56), 1);
+    assert_eq!(after(&mut host, 150), 1);
+    // It is asleep still; what is seen is not told any more.
+    host.write_bytes(Host::id(0), 0x44, 0x8103, 0x3);
+    assert_eq!((after(&mut host, 150), after(&mut host, 150)), (0, 0));
+    assert_eq!(host.switch.poll_timeout(), None);
+}
+
+/// What is told in D3hot is what is set, whenever it is enabled.
+#[test]
+fn a_power_event_is_sent_when_it_is_enabled_late() {
+    let (mut host, _drivers) = empty(1);
+    host.write_bytes(Host::id(0), 0x44, 0x0103, 0x3);
+    host.switch.plug(host.now, port(0), &mut host.out);
+    assert_eq!(host.take_out().len(), 1);
+    host.write_bytes(Host::id(0), 0x44, 0x0003, 0x3);
+    assert_eq!(host.take_out().len(), 0);
+    host.write_bytes(Host::id(0), 0x44, 0x0103, 0x3);
+    assert_eq!(host.take_out().len(), 1);
+}
+
+/// A doubleword has Link Control and Link Status: what its write clears it may set again.
+#[test]
+fn a_status_that_one_write_clears_and_sets_again_interrupts() {
+    const RETRAIN: u32 = 1 << 5;
+    const BANDWIDTH_INTERRUPT: u32 = 1 << 10;
+    const BANDWIDTH_STATUS: u32 = 1 << 30;
+    let (mut host, _driver) = occupied();
+    for _ in 0..3 {
+        host.write(Host::id(0), 0x80, BANDWIDTH_STATUS | BANDWIDTH_INTERRUPT | RETRAIN);
+        assert_ne!(host.read(Host::id(0), 0x80) & BANDWIDTH_STATUS, 0);
+        assert_eq!(interrupts(&mut host, 0), 1);
+    }
+    host.write(Host::id(0), 0x80, BANDWIDTH_STATUS | BANDWIDTH_INTERRUPT);
+    assert_eq!(interrupts(&mut host, 0), 0);
+}
+
 /// A system that sleeps wants to be woken, and no interrupt.
 #[test]
 fn in_d3_an_event_wakes_whose_interrupt_is_off() {

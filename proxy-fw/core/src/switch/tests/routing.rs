@@ -322,6 +322,16 @@ fn what_comes_again_leaves_its_trace_once() {
     }
 }
 
+/// What nobody gets went on to nobody.
+#[test]
+fn a_poisoned_tlp_that_is_refused_did_not_pass() {
+    let mut host = Host::ready(1);
+    let mut nowhere = write_of(ROOT, 0xffff_0000_0000);
+    Packet::new_checked(&mut nowhere[..]).unwrap().set_poisoned(true);
+    host.down(&mut nowhere);
+    assert_eq!(host.counter("switch.poisoned_passed"), 0);
+}
+
 #[test]
 fn a_write_to_host_memory_is_seen_to_go_through_by_the_short_way() {
     let mut host = Host::ready(2);
