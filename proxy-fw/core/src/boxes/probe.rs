@@ -9,6 +9,10 @@ use crate::time::Instant;
 use core::time::Duration;
 use tlp_codec::ids::SlotFunction;
 
+/// Power Management capability, and No_Soft_Reset of its control register.
+const POWER_MANAGEMENT: u8 = 0x01;
+const NO_SOFT_RESET: u32 = 1 << 3;
+
 /// PCI Express capability and Device Serial Number extended capability IDs.
 const PCI_EXPRESS: u8 = 0x10;
 const SERIAL_NUMBER: u16 = 0x0003;
@@ -32,6 +36,7 @@ enum State {
     BarRestore(u8),
     Pointer,
     Capability(u8),
+    PowerControl(u8),
     DeviceCapabilities,
     DeviceCapabilities2,
     Extended(u16),
@@ -189,7 +194,16 @@ impl Probe {
                 self.capability = (value >> 8) as u8;
                 self.read(State::DeviceCapabilities, u16::from(at) + 0x04)
             }
+            State::Capability(at) if value as u8 == POWER_MANAGEMENT && at < 0xfc => {
+                self.capability = (value >> 8) as u8;
+                self.read(State::PowerControl(at + 4), u16::from(at) + 4)
+            }
             State::Capability(_) => self.follow((value >> 8) as u8),
+            State::PowerControl(at) => {
+                self.facts.power_control = if value & NO_SOFT_RESET == 0 { at } else { 0 };
+                let next = self.capability;
+                self.follow(next)
+            }
             State::DeviceCapabilities => {
                 self.facts.function_level_reset = value >> 28 & 1 != 0;
                 let at = self.facts.pcie_capability;

@@ -121,8 +121,9 @@ impl BoxRole {
     /// and whether it uses 10-bit tags, is set again when the reset is over.
     pub(super) fn want_restore(&mut self, now: Instant, slot: usize, function: usize) {
         self.slots[slot].reset_over = now + self.config.reset_time;
-        self.slots[slot].functions[function].restore_wanted = true;
-        self.slots[slot].functions[function].control_2 = HostControl2::default();
+        let entry = &mut self.slots[slot].functions[function];
+        (entry.restore_wanted, entry.asleep) = (true, false);
+        entry.control_2 = HostControl2::default();
         self.next_release(now, slot);
     }
 
@@ -364,6 +365,7 @@ impl BoxRole {
         entry.reset_over = now + self.config.reset_time;
         for function in &mut entry.functions {
             function.control_2 = HostControl2::default();
+            function.asleep = false;
             match function.state {
                 SlotState::Free | SlotState::Bound => function.restore_wanted = true,
                 _ if function.release != Pending::Nothing => function.release = Pending::Readiness,

@@ -109,6 +109,8 @@ pub(super) struct Function {
     pub(super) release_operation: Option<OperationId>,
     /// Its host reset it, and what the proxy owns is to be set again.
     pub(super) restore_wanted: bool,
+    /// Its host put it into D3hot.
+    pub(super) asleep: bool,
     /// What its host has written to its Device Control 2 since the last reset.
     pub(super) control_2: HostControl2,
     /// Its last erasure, until it is lent again.
@@ -165,6 +167,8 @@ pub(super) struct Facts {
     pub(super) bars: [u64; 6],
     pub(super) pcie_capability: u16,
     pub(super) function_level_reset: bool,
+    /// Where its power state is, if it resets itself when it leaves D3hot (no No_Soft_Reset); else 0.
+    pub(super) power_control: u8,
     /// Device Capabilities 2, bits 4:0: completion timeout ranges and disable.
     pub(super) timeout_support: u8,
     /// Device Capabilities 2, bit 17: it can use 10-bit tags.
@@ -323,6 +327,7 @@ impl Slot {
             release: Pending::Nothing,
             release_operation: None,
             restore_wanted: false,
+            asleep: false,
             control_2: HostControl2::default(),
             erased: None,
         };

@@ -172,7 +172,8 @@ impl BoxRole {
         if packet.tlp_type() == TlpType::CfgWr0 {
             self.slots[slot].functions[function].id = Some(packet.destination());
         }
-        if self.is_function_reset(slot, function, &packet) {
+        let wakes = self.slots[slot].functions[function].wakes_anew(&packet);
+        if wakes || self.is_function_reset(slot, function, &packet) {
             self.want_restore(now, slot, function);
             // The function gives up what it asked for and may use the tags again at once; answers
             // that still come find their generation over.
@@ -314,6 +315,25 @@ impl BoxRole {
             entry.set_tag(info.tag.get(), false);
         }
         true
+    }
+}
+
+impl Function {
+    /// A request comes to it. Whether it takes the function out of D3hot, which is a reset of one that
+    /// has no No_Soft_Reset (PCIe 5.0 section 5.3.1.4.1).
+    fn wakes_anew<T: AsRef<[u8]>>(&mut self, packet: &Packet<T>) -> bool {
+        let control = u16::from(self.facts.power_control);
+        if packet.tlp_type() != TlpType::CfgWr0
+            || packet.is_poisoned()
+            || control == 0
+            || packet.register() != control
+            || packet.byte_enables().first & 0b1 == 0
+        {
+            return false;
+        }
+        let state = packet.payload().first().map(|low| low & 0b11);
+        let was_asleep = core::mem::replace(&mut self.asleep, state == Some(0b11));
+        was_asleep && state == Some(0)
     }
 }
 

@@ -132,6 +132,44 @@ fn a_function_has_the_proxys_completion_timeout_when_it_may_ask_again() {
     }
 }
 
+/// One without No_Soft_Reset resets itself when it leaves D3hot, and asks anew under its first tags.
+#[test]
+fn a_device_that_wakes_anew_has_what_the_proxies_own_and_no_answer_of_before() {
+    for (state, anew) in [(3, true), (0, false)] {
+        let mut world = World::bound_to(|device| device.sleeps = true);
+        world.device.out.push_back(emit(&Repr::new(mem_read(bdf(3, 0), 9, 0x2000, 1))));
+        world.turn();
+        let asked = world.to_root.pop_back().expect("the device's read");
+        world.config_write(bdf(3, 0), 0x84, state);
+        world.config_write(bdf(3, 0), 0x84, 0);
+        assert_eq!(world.device.get(0x68) & 0x1f, if anew { 0 } else { 0b1101 });
+        world.config_write(bdf(3, 0), 0x04, 0b110);
+        assert_eq!(world.device.get(0x68) & 0x1f, 0b1101, "it may ask now");
+        world.device.received.clear();
+        world.to_root.clear();
+        world.device.out.push_back(emit(&Repr::new(mem_read(bdf(3, 0), 9, 0x3000, 1))));
+        world.turn();
+        let asks =
+            |tlp: &Vec<u8>| Packet::new_checked(&tlp[..]).unwrap().tlp_type() == TlpType::MRd;
+        assert_eq!(world.to_root.iter().filter(|tlp| asks(tlp)).count(), usize::from(anew));
+        let packet = Packet::new_checked(&asked[..]).unwrap();
+        let answer = emit(&Repr::new(Kind::Completion {
+            completer: Bdf::default(),
+            requester: packet.requester(),
+            tag: packet.tag(),
+            status: CplStatus::Success,
+            bcm: false,
+            byte_count: 4,
+            lower_address: 0,
+            locked: false,
+            data: &[1; 4],
+        }));
+        world.host.handle_tlp(world.now, &answer).unwrap();
+        world.turn();
+        assert_eq!(world.device.received.len(), usize::from(!anew), "of what was asked before");
+    }
+}
+
 #[test]
 fn a_device_whose_link_is_up_late_after_a_bus_reset_has_what_the_proxies_own() {
     let mut world = World::bound();

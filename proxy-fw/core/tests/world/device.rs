@@ -49,6 +49,8 @@ pub struct Registers {
     pub perst: bool,
     /// What was done to it beside TLPs.
     pub signals: Vec<SlotSignal>,
+    /// Whether it has D3hot, and resets itself when it leaves that.
+    pub sleeps: bool,
     held: VecDeque<Vec<u8>>,
 }
 
@@ -71,6 +73,7 @@ impl Registers {
             ptm: None,
             payload: 0,
             capabilities_2: 0x1f,
+            sleeps: false,
             held: VecDeque::new(),
         };
         device.reset();
@@ -118,7 +121,8 @@ impl Registers {
         self.put(0x2c, 0x0001_1b36);
         self.config[0x06] = 0x10;
         self.config[0x34] = 0x40;
-        self.put(0x40, 0x0002_0010);
+        self.put(0x40, 0x0002_0010 | if self.sleeps { 0x8000 } else { 0 });
+        self.put(0x80, 0x0003_0001);
         self.put(0x44, u32::from(self.flr) << 28 | 1 << 15 | self.payload); // role-based errors
         self.put(0x64, self.capabilities_2);
         self.put(0x100, 0x0001_0003);
@@ -274,6 +278,13 @@ impl Registers {
                 0x10 => self.config[0x10] = u8::from(self.wide) << 2,
                 0x11 => self.config[0x11] = byte & 0xf0,
                 at @ (0x04 | 0x05 | 0x12 | 0x13 | 0x68 | 0x69 | 0x148) => self.config[at] = *byte,
+                0x84 if self.sleeps => {
+                    if self.config[0x84] == 3 && byte & 3 == 0 {
+                        self.reset_first();
+                        return;
+                    }
+                    self.config[0x84] = byte & 3;
+                }
                 0x49 if self.flr && byte & 0x80 != 0 => {
                     self.reset_first();
                     return;
