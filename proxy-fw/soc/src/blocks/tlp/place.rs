@@ -327,9 +327,10 @@ impl<B: Bus + Copy> Place<B> {
         }
     }
 
-    /// Classes of which a TLP can go out now: none as long as the wires are to be driven first.
+    /// Classes of which a TLP can go out now: none as long as the wires are to be driven first, or the
+    /// link of a device that was reset is not up again.
     pub(super) fn room(&mut self) -> ClassSet {
-        if self.signal.is_some() {
+        if self.signal.is_some() || self.is_away() {
             return ClassSet::NONE;
         }
         let known = self.open();
@@ -339,6 +340,13 @@ impl<B: Bus + Copy> Place<B> {
         let grant = self.block.transmit_grant().read();
         self.may_send = [grant.posted(), grant.non_posted(), grant.completion()];
         self.open()
+    }
+
+    /// Whether its device was reset and its link is still to come up. The block would give back what is
+    /// sent now, and each request would cost a tag until the next reset.
+    fn is_away(&self) -> bool {
+        matches!(self.facing, Facing::Device { device: Device::Known, .. })
+            && (!self.up || self.resetting)
     }
 
     fn open(&self) -> ClassSet {

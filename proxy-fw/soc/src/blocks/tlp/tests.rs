@@ -342,7 +342,7 @@ fn a_reset_is_behind_what_was_sent_and_ends_what_came() {
     assert_eq!(port.happening(), None);
     assert_eq!(control(&hardware, 0), POWER | HOT);
     assert!(port.has_more(), "who sleeps ends it too late");
-    assert_eq!(port.room(ONE), ClassSet::ALL);
+    assert_eq!(port.room(ONE), ClassSet::NONE, "until its link is up again");
     // Another is cut off in the middle, and then the link goes down.
     let aborted = Status::RESET.with_aborted(true);
     assert!(delivers(&hardware, 0, NonPosted, &tlp(NonPosted, 4), aborted));
@@ -354,9 +354,11 @@ fn a_reset_is_behind_what_was_sent_and_ends_what_came() {
     time(&hardware, 102);
     assert_eq!(port.happening(), None);
     assert_eq!((control(&hardware, 0), port.has_more()), (POWER, false));
+    assert_eq!(port.room(ONE), ClassSet::NONE, "its link trains");
     event(&hardware, 0, SlotEvent::LinkUp);
     assert!(comes(&hardware, 0, Posted, 5));
     assert_eq!(port.happening(), None, "the device is the same");
+    assert_eq!(port.room(ONE), ClassSet::ALL);
     assert_eq!(next(&mut port, ONE), Some(tlp(Posted, 5)));
     let counts = port.counters().map(|(_, count)| count);
     assert_eq!(counts, [0, 0, 1, 2, 0, 0, 0]);
@@ -370,24 +372,27 @@ fn a_reset_is_behind_what_was_sent_and_ends_what_came() {
 fn perst_stays_until_it_is_ended() {
     let hardware = Hardware::new();
     let mut port = with_device(&hardware);
+    // What the block has when a link goes down comes back unsent.
+    grants(&hardware, 0, 2);
+    port.send(ONE, &tlp(Posted, 0));
+    assert!(hardware.carry_out(TRANSMIT, |_, status, _| {
+        *status = Status::from_bits(*status).with_aborted(true).bits();
+    }));
     port.signal(ONE, SlotSignal::Perst { asserted: true });
+    assert_eq!(port.happening(), None);
     assert_eq!(control(&hardware, 0), POWER | PERST);
     event(&hardware, 0, SlotEvent::LinkDown);
     time(&hardware, 500);
     assert_eq!(port.happening(), None);
     assert_eq!(control(&hardware, 0), POWER | PERST);
-    // TLPs for a device in reset come back unsent.
-    grants(&hardware, 0, 1);
-    port.send(ONE, &tlp(Posted, 0));
-    assert!(hardware.carry_out(TRANSMIT, |_, status, _| {
-        *status = Status::from_bits(*status).with_aborted(true).bits();
-    }));
+    assert_eq!(port.room(ONE), ClassSet::NONE, "nothing is sent to a device in reset");
     assert!(port.can_signal(ONE));
     port.signal(ONE, SlotSignal::Perst { asserted: false });
     assert_eq!(port.counters()[5].1, 1);
     assert_eq!(control(&hardware, 0), POWER);
     event(&hardware, 0, SlotEvent::LinkUp);
     assert_eq!(port.happening(), None);
+    assert_eq!(port.room(ONE), ClassSet::ALL);
 }
 
 #[test]
