@@ -156,8 +156,10 @@ fn check(body: RolloutBody) -> Result<Wish, Problem> {
 
 fn view(manager: &App, rollout: RolloutRecord) -> Json<RolloutView> {
     let written = |name: &NodeName| Some((name.to_string(), manager.transfers.written(name)?));
+    let waits = |name: &NodeName| Some((name.to_string(), manager.transfers.waits_for(name)?));
     let written = rollout.cards.iter().filter_map(|card| written(&card.node)).collect();
-    Json(RolloutView { rollout, written })
+    let waits = rollout.cards.iter().filter_map(|card| waits(&card.node)).collect();
+    Json(RolloutView { rollout, written, waits })
 }
 
 /// Bring an image to cards, or cards back to the image before. One at a time; it ends when all have

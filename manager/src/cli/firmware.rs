@@ -192,7 +192,7 @@ fn as_awaited(id: RolloutId, latest: RolloutView) -> Result<RolloutView, Failure
     let next = latest.rollout.id;
     match latest.rollout.former {
         Some(former) if former.id == id => {
-            Ok(RolloutView { rollout: *former, written: BTreeMap::new() })
+            Ok(RolloutView { rollout: *former, written: BTreeMap::new(), waits: BTreeMap::new() })
         }
         _ => Err(Failure::Rollout(format!(
             "{id} has ended, and {next} has begun; `dxpu-manager events` says how it ended"
@@ -208,6 +208,9 @@ fn is_over(card: &RolloutCard) -> bool {
 /// Where a card stands, for a person. Of what is written only whole tenths.
 fn progress(view: &RolloutView, card: &RolloutCard) -> String {
     let version = |version: &Option<String>| or_dash(version.as_ref());
+    if let (true, Some(why)) = (card.state.is_in_flight(), view.waits.get(card.node.as_str())) {
+        return format!("waits: {why}");
+    }
     match &card.state {
         CardState::Waiting => "waits for its wave".to_owned(),
         CardState::Writing => match (&view.rollout.what, view.written.get(card.node.as_str())) {

@@ -1,7 +1,7 @@
 //! What one card needs until it runs what it should, from wherever it stands.
 
 use super::start::uses;
-use super::turns::Turn;
+use super::turns::{Blocked, Turn, other_end};
 use crate::control::{RequestError, Session};
 use crate::manager::Manager;
 use crate::records::Tables;
@@ -31,8 +31,20 @@ enum Stop {
     Away,
     /// Its flash failed, and may not the next time.
     Flash,
-    /// The other end of a binding restarts just now.
-    NotYet,
+    /// The other end of a binding restarts just now, or the restart cannot be recorded: why, for a
+    /// person. It has all of its time when that is over.
+    NotYet(String),
+    /// The other end of a binding is away: why, for a person. It may never come.
+    OtherAway(String),
+}
+
+impl From<Blocked> for Stop {
+    fn from(blocked: Blocked) -> Self {
+        match blocked {
+            Blocked::Restarts(why) => Self::NotYet(why),
+            Blocked::Away(why) => Self::OtherAway(why),
+        }
+    }
 }
 
 impl From<RequestError> for Stop {
@@ -56,6 +68,8 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
     // From when on it counts how long the card has for its next thing. A manager that restarts
     // gives it its whole time.
     let mut since = Instant::now();
+    // The same for those that it waits for.
+    let mut others_since = None;
     let mut furthest = None;
     let mut leaving = None;
     while !manager.is_stopping() {
@@ -63,7 +77,7 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
         let Some(card) = rollout.card(&node) else { return };
         let turn = async {
             match card.state {
-                CardState::Writing => write(&manager, &rollout, &node, since).await,
+                CardState::Writing => write(&manager, &rollout, &own_turn, &node, since).await,
                 CardState::Restarting { incarnation, left } => {
                     let life = (incarnation, left);
                     restart(&manager, &rollout, &own_turn, &mut leaving, &node, life, since).await
@@ -71,15 +85,31 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
                 _ => Ok(None),
             }
         };
-        let next = match turn.await {
+        let turn = turn.await;
+        let waits = match &turn {
+            Err(Stop::NotYet(why) | Stop::OtherAway(why)) => Some(why.clone()),
+            _ => None,
+        };
+        manager.transfers.waits(&node, waits);
+        let next = match turn {
             Ok(None) => return,
             Ok(Some(next)) => Ok(next),
             Err(Stop::Failed(reason)) => Err(reason),
-            Err(Stop::NotYet) => {
+            Err(Stop::NotYet(_)) => {
                 // It has all of its time when its turn comes, which it does: the other comes to an end.
                 tokio::time::sleep(TICK).await;
-                since = Instant::now();
+                (since, others_since) = (Instant::now(), None);
                 continue;
+            }
+            Err(Stop::OtherAway(why)) => {
+                let begun = *others_since.get_or_insert_with(Instant::now);
+                if begun.elapsed() <= within(&rollout) {
+                    tokio::time::sleep(TICK).await;
+                    // What the other takes is none of its own time.
+                    since = Instant::now();
+                    continue;
+                }
+                Err(other_stays_away(&manager, &rollout, &node, &why))
             }
             Err(Stop::Flash) => {
                 flash_failed += 1;
@@ -103,6 +133,7 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
             }
         };
         manager.transfers.set(&node, None);
+        manager.transfers.waits(&node, None);
         let next = next.unwrap_or_else(|reason| Next {
             state: CardState::Failed { reason },
             before: None,
@@ -110,7 +141,7 @@ pub(super) async fn bring(manager: Arc<Manager>, node: NodeName) {
             runs: None,
         });
         record(&manager, &node, next).await;
-        since = Instant::now();
+        (since, others_since) = (Instant::now(), None);
         leaving = None;
     }
 }
@@ -207,6 +238,7 @@ pub(super) fn version(slot: &SlotFirmware) -> Option<String> {
 async fn write(
     manager: &Manager,
     rollout: &RolloutRecord,
+    own_turn: &Turn<'_>,
     node: &NodeName,
     since: Instant,
 ) -> Result<Option<Next>, Stop> {
@@ -250,7 +282,10 @@ async fn write(
         }
         return Ok(Some(Next { state: CardState::Updated, before, before_image: None, runs }));
     }
-    may_interrupt(&manager.records.snapshot(), rollout, node)?;
+    let tables = manager.records.snapshot();
+    may_interrupt(&tables, rollout, node)?;
+    // One that waits in vain has nothing in its slots that it would start some day.
+    own_turn.others_are_there(&tables)?;
     match &rollout.what {
         RolloutKind::Push { image } => {
             let there = image_bytes(manager, image.id)?;
@@ -371,14 +406,13 @@ async fn restart(
         // look at those and the mark that keeps the card from more.
         let begun = manager.records.apply(|txn| {
             may_interrupt(txn, rollout, node)?;
-            if !own_turn.take(txn) {
-                return Err(Stop::NotYet);
-            }
+            own_turn.take(txn)?;
             let is_marked = leaving.as_ref().is_some_and(|told| Arc::ptr_eq(&told.0, &card));
             Ok((!is_marked).then(|| Leaving::mark(card.clone())))
         });
         // A store that fails is told by who writes to it.
-        let begun = begun.await.unwrap_or(Err(Stop::NotYet))?;
+        let unrecorded = |_| Err(Stop::NotYet("the store cannot be written".to_owned()));
+        let begun = begun.await.unwrap_or_else(unrecorded)?;
         let told = done(manager, &card, FirmwareRequest::Restart { incarnation }).await;
         // Who does not answer may have heard it all the same.
         if !matches!(told, Err(Stop::Failed(_) | Stop::Flash)) {
@@ -429,6 +463,26 @@ fn instead(rollout: &RolloutRecord, status: &FirmwareStatus) -> String {
         _ => "it did not start the new image",
     };
     format!("it runs {runs} and not {wanted}: {why}")
+}
+
+/// Why a card is given up whose binding's other end does not come, and what can be done.
+fn other_stays_away(
+    manager: &Manager,
+    rollout: &RolloutRecord,
+    node: &NodeName,
+    why: &str,
+) -> String {
+    let tables = manager.records.snapshot();
+    let away = |other: &&NodeName| manager.registry.ready(other).is_none();
+    let other = tables.bindings_at(node).map(|b| other_end(b, node)).find(away);
+    let gone = other.map_or_else(String::new, |other| {
+        format!(", or `dxpu-manager forget {other} --force` if it does not come back")
+    });
+    format!(
+        "{why}, for longer than {} s: both ends of a binding are never away at once. Give the command \
+         again when it is there; else release what is lent{gone}",
+        rollout.within_s
+    )
 }
 
 /// Whether nothing on the card stands in the way of being written and restarted.

@@ -26,6 +26,8 @@ use tokio::task::JoinSet;
 pub struct Transfers {
     /// Bytes that the card has. No larger than a wave.
     written: Mutex<HashMap<NodeName, u32>>,
+    /// What a card waits for before it restarts. No larger than a wave.
+    waiting: Mutex<HashMap<NodeName, String>>,
 }
 
 impl Transfers {
@@ -34,12 +36,25 @@ impl Transfers {
         self.written.lock().expect("no one panics while holding it").get(node).copied()
     }
 
+    /// What a card waits for before it restarts, for a person.
+    pub fn waits_for(&self, node: &NodeName) -> Option<String> {
+        self.waiting.lock().expect("no one panics while holding it").get(node).cloned()
+    }
+
     fn set(&self, node: &NodeName, bytes: Option<u32>) {
-        let mut written = self.written.lock().expect("no one panics while holding it");
-        match bytes {
-            Some(bytes) => _ = written.insert(node.clone(), bytes),
-            None => _ = written.remove(node),
-        }
+        put(&self.written, node, bytes);
+    }
+
+    fn waits(&self, node: &NodeName, why: Option<String>) {
+        put(&self.waiting, node, why);
+    }
+}
+
+fn put<T>(map: &Mutex<HashMap<NodeName, T>>, node: &NodeName, value: Option<T>) {
+    let mut map = map.lock().expect("no one panics while holding it");
+    match value {
+        Some(value) => _ = map.insert(node.clone(), value),
+        None => _ = map.remove(node),
     }
 }
 

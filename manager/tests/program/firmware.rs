@@ -8,6 +8,8 @@ use proxy_core::control::{ControlError, FirmwareError, FirmwareRequest, Reply};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+mod ends;
+
 /// Writes an image to a file beside the manager, and gives its name.
 fn file(manager: &Manager, name: &str, image: &[u8]) -> String {
     std::fs::write(manager.path(name), image).unwrap();

@@ -122,4 +122,7 @@ pub struct RolloutView {
     pub rollout: RolloutRecord,
     /// Bytes of the image that a card has, by the name of the card that is written now.
     pub written: BTreeMap<String, u32>,
+    /// What a card waits for, by its name: the other end of a binding restarts, or is away.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waits: BTreeMap<String, String>,
 }

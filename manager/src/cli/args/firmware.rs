@@ -58,7 +58,8 @@ pub struct Care {
     /// the card is back
     #[arg(long)]
     pub interrupt: bool,
-    /// Time that a card has at most to be connected, and then to start what it got, seconds
+    /// Time that a card has at most to be connected, and then to start what it got, seconds; and
+    /// that it waits at most for the other end of a binding to be there
     #[arg(long, default_value_t = DEFAULT_WITHIN_S, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WITHIN_S)))]
     pub within_s: u32,
     /// Print the rollout and do not wait for it

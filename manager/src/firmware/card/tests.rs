@@ -93,7 +93,7 @@ async fn a_card_whose_restart_cannot_be_recorded_is_lent_again() {
         tell.send(()).unwrap();
     };
     let (restarted, ()) = tokio::join!(restarted, fails);
-    assert!(matches!(restarted, Err(Stop::NotYet)));
+    assert!(matches!(restarted, Err(Stop::NotYet(_))));
     assert!(!card.is_leaving(), "it was not told to restart");
     assert!(unwritten.written().await.is_err());
 }
@@ -159,7 +159,8 @@ async fn what_a_card_goes_back_from_is_asked_when_its_turn_begins() {
         queue.recv().await.unwrap();
         assert!(card.answered(OperationId(1), Ok(Box::new(Reply::Firmware(status)))));
     };
-    let (next, ()) = tokio::join!(write(&manager, &record, &node, Instant::now()), answers);
+    let turn = Turn::of(&manager, &node);
+    let (next, ()) = tokio::join!(write(&manager, &record, &turn, &node, Instant::now()), answers);
     let Ok(Some(next)) = next else { panic!("it goes on") };
     assert_eq!(next.state, CardState::Writing, "it was not told to go back yet");
     super::record(&manager, &node, next).await;
