@@ -167,7 +167,8 @@ async fn greet<S: AsyncRead + AsyncWrite>(
 }
 
 /// Enters a proxy that may come in. Of two connections with one name, the same life's later one
-/// stays; another life has to wait until the first is known to be gone.
+/// stays; another life has to wait until the first is known to be gone, but not that of a card which
+/// was told to restart.
 async fn welcome(
     manager: &Arc<Manager>,
     hello: &Hello,
@@ -176,7 +177,7 @@ async fn welcome(
     let name = NodeName::new(hello.name.as_str());
     match name.ok().and_then(|name| manager.registry.get(&name)) {
         // It takes the place that it has.
-        Some(there) => make_room(&there, hello)?,
+        Some(there) => make_room(&there, hello, remote)?,
         None if manager.registry.count() >= MAX_PROXIES => return Err(full()),
         None => {}
     }
@@ -193,7 +194,7 @@ async fn welcome(
                 let name = entered.session.name();
                 return Err(format!("{name} was forgotten just now; connect again"));
             }
-            Err(NoEntry::There(there)) => make_room(&there, hello)?,
+            Err(NoEntry::There(there)) => make_room(&there, hello, remote)?,
             // Others came in while it was admitted.
             Err(NoEntry::Full) => return Err(full()),
         }
@@ -219,9 +220,14 @@ async fn is_known(manager: &Arc<Manager>, session: &Session) -> bool {
     manager.records.apply(is_known).await.unwrap_or(true)
 }
 
-fn make_room(there: &Session, hello: &Hello) -> Result<(), String> {
+fn make_room(there: &Session, hello: &Hello, remote: SocketAddr) -> Result<(), String> {
     if there.identity().incarnation == hello.incarnation {
         there.close("the same proxy connected again");
+        return Ok(());
+    }
+    // A card that restarts ends no connection, and is back before it is noticed that it was gone.
+    if there.is_leaving() && there.identity().remote.ip() == remote.ip() {
+        there.close("it restarts, as it was told to");
         return Ok(());
     }
     if there.close_reason().is_some() {
@@ -483,6 +489,29 @@ mod tests {
         let refusal = welcome(&manager, &hello("host0", 2), REMOTE).await.err().unwrap();
         assert!(refusal.contains("is taken"), "{refusal}");
         assert!(welcome(&manager, &hello("host0", 1), REMOTE).await.is_ok());
+    }
+
+    /// Its connection is there still: a card that restarts ends none.
+    #[tokio::test]
+    async fn a_card_that_was_told_to_restart_is_let_in_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.redb");
+        let records = Records::open(Arc::new(EmbeddedStore::open(&path).unwrap()), &path).unwrap();
+        let (manager, _queues) = Manager::new(records, Settings::default(), Arc::default());
+        let (first, _queue) = welcome(&manager, &hello("host1", 1), REMOTE).await.unwrap();
+        let next = hello("host1", 2);
+        let refusal = welcome(&manager, &next, REMOTE).await.err().unwrap();
+        assert!(refusal.contains("is taken"), "nobody told it to: {refusal}");
+        first.session.set_leaving(true);
+        let elsewhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 1);
+        let refusal = welcome(&manager, &next, elsewhere).await.err().unwrap();
+        assert!(refusal.contains("is taken"), "it may be another one: {refusal}");
+        let (second, _queue) = welcome(&manager, &next, REMOTE).await.unwrap();
+        let closed = first.session.close_reason();
+        assert_eq!(closed.as_deref(), Some("it restarts, as it was told to"));
+        drop(first);
+        let there = manager.registry.get(second.session.name()).unwrap();
+        assert!(Arc::ptr_eq(&there, &second.session));
     }
 
     /// A store on a disk that stalls: what is written waits until that is over.
