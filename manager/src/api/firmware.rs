@@ -2,7 +2,7 @@
 
 use super::App;
 use super::conditional::{IfMatch, shown};
-use super::extract::{Body, Octets};
+use super::extract::{Body, Octets, Params, parse};
 use super::listing::{Listing, Paging};
 use crate::audit;
 use crate::firmware::start::{self, AskedCard, MAX_WAVE, MAX_WITHIN_S, Wish};
@@ -50,20 +50,47 @@ pub(super) async fn images(
     paging.page(wanted, |image| Some(ImageView::from(image))).map(Json)
 }
 
+/// For which cards an image is sent.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImageFor {
+    /// Keep it only if a rollout would bring it to these cards: names with commas between them, or `*`
+    /// for all that it is for, of which there is to be one. Without this it is kept for any.
+    #[param(example = "box1,box2")]
+    cards: Option<String>,
+}
+
+impl ImageFor {
+    /// Whether the cards take it.
+    async fn check(&self, manager: &App, label: &ImageLabel) -> Result<(), Problem> {
+        let Some(cards) = &self.cards else { return Ok(()) };
+        let nodes: Option<Vec<NodeName>> = match cards.as_str() {
+            "*" => None,
+            names => {
+                Some(names.split(',').map(|name| parse("cards", name)).collect::<Result<_, _>>()?)
+            }
+        };
+        start::takes(manager, label, nodes.as_deref()).await
+    }
+}
+
 /// Send a firmware image, as `dxpu-flash image build` makes it. One that is there already is not
 /// stored twice. When there are 16, the one that came first makes way.
-#[utoipa::path(post, path = "/v1/firmware/images", tag = "firmware",
+#[utoipa::path(post, path = "/v1/firmware/images", tag = "firmware", params(ImageFor),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 200, description = "The image", body = ImageView),
         (status = "default", description = "A problem", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn add_image(
     State(manager): State<App>,
+    Params(meant): Params<ImageFor>,
     Octets(bytes): Octets,
 ) -> Result<Json<ImageView>, Problem> {
     audit::asks(&format_args!("an image of {} bytes", bytes.len()));
     let label = ImageLabel::of(&bytes)?;
     let id = label.id;
     audit::asks(&format_args!("image {id} for {}", label.board));
+    meant.check(&manager, &label).await?;
     let stored = manager.records.apply(|txn| {
         let since = txn.now();
         txn.add_image(ImageRecord { label, since, bytes: bytes.to_vec() });

@@ -189,8 +189,8 @@ pub(super) fn of_problem(code: ProblemCode) -> u8 {
         | NoSuchAllocation | NoSuchBinding | NoSuchOperation | NoSuchErasure | NoSuchRecording
         | NoSuchImage | NoSuchRollout | NotHeld | OutcomeForgotten => 3,
         SlotInUse | SlotEmpty | SlotQuarantined | SlotBusy | NotLent | EpochsExhausted
-        | StillConnected | RecordingRuns | RolloutRuns | CardInUse | WrongImage | TooLate
-        | Held | PreconditionFailed => 4,
+        | StillConnected | RecordingRuns | RolloutRuns | CardInUse | WrongImage | NoWayBack
+        | TooLate | Held | PreconditionFailed => 4,
         NothingFits => 5,
         NotConnected | Stopping => 6,
         ProxyRefused | ProxyTimeout | OperationTimeout | Superseded | Cancelled => 7,

@@ -4,7 +4,9 @@ use super::args::{Care, Firmware, Push};
 use super::progress::Progress;
 use super::render::{or_dash, table};
 use super::{Failure, Output};
-use crate::types::{CardState, MAX_IMAGE, RolloutCard, RolloutId, RolloutKind, RolloutState};
+use crate::types::{
+    CardState, MAX_IMAGE, NodeName, RolloutCard, RolloutId, RolloutKind, RolloutState,
+};
 use manager_client::bodies::RolloutBody;
 use manager_client::views::{CardView, FirmwareSlotView, ImageView, List, RolloutView};
 use manager_client::{Client, ClientError};
@@ -23,6 +25,9 @@ const TURN: Duration = Duration::from_millis(250);
 
 /// Questions without an answer before a manager is taken for gone: one that restarts goes on.
 const PATIENCE: u32 = 120;
+
+/// Bytes of cards' names that go into an address.
+const MAX_NAMES: usize = 8 << 10;
 
 /// Does what was said.
 pub(super) fn firmware(client: &Client, out: &Output, which: Firmware) -> Result<(), Failure> {
@@ -101,7 +106,7 @@ fn slot(slot: &FirmwareSlotView) -> String {
 
 fn push(client: &Client, out: &Output, push: Push) -> Result<(), Failure> {
     let bytes = read(&push.image)?;
-    let image: ImageView = client.post_bytes("/v1/firmware/images", &bytes)?;
+    let image: ImageView = client.post_bytes(&address(&push), &bytes)?;
     let body = RolloutBody {
         image: Some(image.label.id),
         nodes: (!push.all).then_some(push.nodes),
@@ -110,6 +115,18 @@ fn push(client: &Client, out: &Output, push: Push) -> Result<(), Failure> {
         within_s: Some(push.care.within_s),
     };
     begin(client, out, &body, &push.care)
+}
+
+/// Where the image goes: with the cards that it is for, so that one that none of them takes has no place
+/// in the store. Names that are too many for an address are looked at when the rollout begins.
+fn address(push: &Push) -> String {
+    let images = "/v1/firmware/images";
+    let names: Vec<&str> = push.nodes.iter().map(NodeName::as_str).collect();
+    match names.join(",") {
+        _ if push.all => format!("{images}?cards=*"),
+        names if names.len() <= MAX_NAMES => format!("{images}?cards={names}"),
+        _ => images.to_owned(),
+    }
 }
 
 /// Reads an image, and no more of a file than the longest one can have: a device has no end.

@@ -9,7 +9,8 @@ use crate::types::{
     RolloutCard, RolloutId, RolloutKind, RolloutRecord, RolloutState,
 };
 use proxy_core::control::{
-    ControlError, FirmwareError, FirmwareRequest, FirmwareState, FirmwareStatus, Reply, Request,
+    ControlError, FirmwareError, FirmwareRequest, FirmwareSlot, FirmwareState, FirmwareStatus,
+    Reply, Request,
 };
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -97,7 +98,7 @@ pub async fn cards(manager: &Arc<Manager>) -> Vec<AskedCard> {
 ///
 /// What `as_seen` says.
 /// When another one runs, there is no such image, or it is not for one of the cards; when one of
-/// them is away, is no card, or is in use and not to be interrupted.
+/// them is away, is no card, has nothing to go back to, or is in use and not to be interrupted.
 pub async fn start(
     manager: &Arc<Manager>,
     wish: Wish,
@@ -105,10 +106,38 @@ pub async fn start(
 ) -> Result<RolloutRecord, Problem> {
     let tables = manager.records.snapshot();
     let image = wish.image.map(|id| label(&tables, id)).transpose()?;
-    let cards = match &wish.nodes {
+    let chosen = choose(manager, &tables, image.as_ref(), wish.nodes.as_deref()).await?;
+    let begun = manager.records.change(|txn| {
+        as_seen(txn)?;
+        begin(txn, &wish, image, &chosen)
+    });
+    begun.await
+}
+
+/// Whether an image is for all of these cards or, where none is named, for one of those that are there.
+///
+/// # Errors
+///
+/// As [`start`] has them for it, before anything of the image is kept.
+pub async fn takes(
+    manager: &Arc<Manager>,
+    image: &ImageLabel,
+    nodes: Option<&[NodeName]>,
+) -> Result<(), Problem> {
+    choose(manager, &manager.records.snapshot(), Some(image), nodes).await.map(drop)
+}
+
+/// The cards that are meant, and what is in their slots. Without an image they go back.
+async fn choose(
+    manager: &Arc<Manager>,
+    tables: &Tables,
+    image: Option<&ImageLabel>,
+    nodes: Option<&[NodeName]>,
+) -> Result<Vec<CardStatus>, Problem> {
+    let cards = match nodes {
         Some(nodes) => named(manager, nodes).await?,
         None => {
-            let role = image.as_ref().and_then(|image| image.role);
+            let role = image.and_then(|image| image.role);
             let is_meant =
                 |(session, _): &AskedCard| role.is_none_or(|r| r == session.identity().role);
             cards(manager).await.into_iter().filter(is_meant).map(said).collect::<Result<_, _>>()?
@@ -116,9 +145,12 @@ pub async fn start(
     };
     let mut chosen = Vec::new();
     for (session, status) in cards {
-        let wrong = image.as_ref().map(|image| fits(image, &session, &status)).transpose();
-        match (wrong, &wish.nodes) {
-            (Ok(_), _) => chosen.push((session, status)),
+        let wrong = match image {
+            Some(image) => fits(image, &session, &status),
+            None => goes_back(tables, &session, &status),
+        };
+        match (wrong, nodes) {
+            (Ok(()), _) => chosen.push((session, status)),
             (Err(problem), Some(_)) => return Err(problem),
             // Of all, it is for those that it fits.
             (Err(_), None) => {}
@@ -128,11 +160,7 @@ pub async fn start(
         let detail = "no card is connected that the image is for; `firmware list` shows the cards";
         return Err(Problem::new(ProblemCode::NothingFits, detail));
     }
-    let begun = manager.records.change(|txn| {
-        as_seen(txn)?;
-        begin(txn, &wish, image, &chosen)
-    });
-    begun.await
+    Ok(chosen)
 }
 
 fn label(tables: &Tables, id: ImageId) -> Result<ImageLabel, Problem> {
@@ -210,6 +238,39 @@ fn fits(image: &ImageLabel, session: &Session, status: &FirmwareStatus) -> Resul
         ));
     }
     Ok(())
+}
+
+/// Whether a card has an image to go back to that it would start, as far as is known here: the security
+/// version of one that the manager does not have is the card's to say.
+fn goes_back(tables: &Tables, session: &Session, status: &FirmwareStatus) -> Result<(), Problem> {
+    let name = session.name();
+    let none = |why: String| Err(Problem::new(ProblemCode::NoWayBack, why));
+    let other = &status.slots[usize::from(status.running == FirmwareSlot::A)];
+    let has = version(other).unwrap_or_else(|| "an image without a header".to_owned());
+    let why = match other.state {
+        FirmwareState::Healthy => None,
+        FirmwareState::Empty => Some("is empty".to_owned()),
+        FirmwareState::Writing { .. } => Some("has only a part of an image".to_owned()),
+        FirmwareState::Staged => Some(format!("has {has}, which was never started")),
+        FirmwareState::Trying { .. } => Some(format!("has {has}, which has not joined yet")),
+        FirmwareState::Failed => Some(format!("has {has}, which failed when it was started")),
+    };
+    if let Some(why) = why {
+        return none(format!(
+            "{name} has no image to go back to: its other slot {why}; push the image that it should run"
+        ));
+    }
+    let security =
+        tables.images().get(&ImageId::from(other.image)).map(|image| image.label.security);
+    match security {
+        Some(security) if security < status.lowest_security => none(format!(
+            "{name} would go back to {has}, which has security version {security}, and runs none below \
+             {}; push a newer one, or have the card start older ones with `dxpu-flash config set \
+             downgrade=allow`",
+            status.lowest_security
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn begin(

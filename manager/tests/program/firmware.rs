@@ -131,7 +131,11 @@ fn images_that_are_none_for_the_cards_are_refused() {
     assert_eq!(both.status.code(), Some(2));
     assert_eq!(push(good, &["--node", "nobody"]).0, 3);
     assert_eq!(push(good, &["--node", "box1", "--node", "box1"]).0, 2);
-    assert_eq!(manager.failure(&["firmware", "rollback", "box1"]).0, 7, "there is nothing else");
+    assert_eq!(manager.json(&["firmware", "list"])["images"], json!([]), "none has a place");
+    let (code, problem) = manager.failure(&["firmware", "rollback", "box1"]);
+    assert_eq!((code, &problem["code"]), (4, &json!("no-way-back")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("its other slot is empty"), "{problem}");
+    assert_eq!(manager.failure(&["firmware", "status"]).0, 3, "none has begun");
     assert!(at_box.pieces().is_empty());
     assert_eq!(runs(&manager, "box1"), "1.0.0+0");
     let big = vec![0; (4 << 20) + 1];
@@ -149,6 +153,14 @@ fn images_that_are_none_for_the_cards_are_refused() {
     let (status, problem) = manager.request("POST", "/v1/firmware/rollout", Some(&body));
     assert_eq!((status, &problem["code"]), (404, &json!("no-such-image")));
     assert_eq!(manager.failure(&["firmware", "push", "nowhere.img", "--all"]).0, 2);
+    for (cards, status) in
+        [("", 400), ("box1,", 400), ("host1", 400), ("nobody", 404), ("box1", 200)]
+    {
+        let path = format!("/v1/firmware/images?cards={cards}");
+        assert_eq!(manager.post_file(&path, &whole).0, status, "{cards}");
+        let kept = manager.get("/v1/firmware/images")["items"].as_array().unwrap().len();
+        assert_eq!(kept, usize::from(status == 200), "{cards}");
+    }
 }
 
 #[test]
@@ -164,9 +176,39 @@ fn the_way_back_ends_where_the_card_allows_no_older_image() {
     let slots = || manager.json(&["firmware", "list"])["cards"][0]["slots"].clone();
     assert_eq!(slots()[0]["state"], "healthy", "it is not lost by that");
     assert_eq!(at_box.restarts(), 1);
+    // Of an image that it has the manager knows that, and nothing begins.
+    let last = manager.get("/v1/firmware/rollout")["id"].clone();
+    let first = Label::version(1).image();
+    assert_eq!(manager.post_file("/v1/firmware/images", &first).0, 200);
+    let (code, problem) = manager.failure(&["firmware", "rollback", "box1"]);
+    let told = problem["detail"].as_str().unwrap();
+    assert!(code == 4 && told.contains("1.0.0+0, which has security version 1"), "{problem}");
+    assert_eq!(manager.get("/v1/firmware/rollout")["id"], last);
     at_box.allows_downgrade();
     manager.json(&["firmware", "rollback", "box1"]);
     assert_eq!(runs(&manager, "box1"), "1.0.0+0");
+}
+
+/// It failed, or was never started.
+#[test]
+fn there_is_no_way_back_to_an_image_that_never_joined() {
+    let manager = Manager::start();
+    let at_box = Card::start(manager.control, boxed("box1", 1));
+    manager.wait_ready(&["box1"]);
+    let back = |why: &str| {
+        let (code, problem) = manager.failure(&["firmware", "rollback", "box1"]);
+        let told = problem["detail"].as_str().unwrap();
+        assert!(code == 4 && told.contains(why), "{problem}");
+    };
+    refuses_to_restart(&at_box);
+    let name = image(&manager, 2);
+    assert_eq!(manager.failure(&["firmware", "push", &name, "--node", "box1"]).0, 7);
+    at_box.obeys();
+    back("has 2.0.0+0, which was never started");
+    let name = image(&manager, BROKEN);
+    assert_eq!(manager.failure(&["firmware", "push", &name, "--node", "box1"]).0, 7);
+    back("has 100.0.0+0, which failed when it was started");
+    assert_eq!(manager.get("/v1/firmware/rollout")["id"], "roll-2");
 }
 
 /// What a card's settings allow is a card's to say.

@@ -115,6 +115,9 @@ problem_codes! {
     /// The image is for another board or role, too large or too old for a card.
     WrongImage = "wrong-image", 409, "The firmware image is not for the card",
         "`dxpu-manager firmware list` shows what each card takes; send the image that is for it.";
+    /// A card is to go back to the image before, and has none that it would start.
+    NoWayBack = "no-way-back", 409, "The card has no image to go back to",
+        "`dxpu-manager firmware list` shows what is in its slots; push the image that it should run.";
     /// A rollout has not ended.
     RolloutRuns = "rollout-runs", 409, "A rollout still runs",
         "`dxpu-manager firmware status --watch` waits for its end.";
