@@ -2,7 +2,7 @@
 //! device or another wrong name does not fill the memory. Writing them, never half of one
 //! ([`Beside`]).
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -72,12 +72,14 @@ fn rest(file: File, mut bytes: Vec<u8>, most: u64, what: &str) -> Result<Vec<u8>
 
 /// A file that is written beside its place, under its name and `.part`, and moved there when all of
 /// it is: whoever is interrupted or has no room leaves no half of it under its name. What is left
-/// beside by a program that was killed is written over the next time. A name that leaves no room for
-/// `.part` has a short one beside it, of this program's run.
+/// beside by a program that was killed is written over the next time; while one writes there it is
+/// locked, so that nobody else's bytes get under its name. A name that leaves no room for `.part` has
+/// a short one beside it, of this program's run.
 #[derive(Debug)]
 pub struct Beside {
     part: PathBuf,
     file: File,
+    is_moved: bool,
 }
 
 impl Beside {
@@ -90,13 +92,27 @@ impl Beside {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
-        match File::create(&part) {
+        match Self::at(&part) {
             Err(error) if error.kind() == ErrorKind::InvalidFilename => {
-                let part = path.with_file_name(format!("dxpu-flash-{}.part", std::process::id()));
-                Ok(Self { file: File::create(&part)?, part })
+                Self::at(&path.with_file_name(format!("dxpu-flash-{}.part", std::process::id())))
             }
-            created => Ok(Self { file: created?, part }),
+            begun => begun,
         }
+    }
+
+    fn at(part: &Path) -> Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(part)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(being_written(part)),
+            // Not every disk has locks.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        // Whoever had it may have moved or removed it since it was opened.
+        if !is_at(&file, part)? {
+            return Err(being_written(part));
+        }
+        file.set_len(0)?;
+        Ok(Self { file, part: part.to_owned(), is_moved: false })
     }
 
     /// Moves all that was written to its place.
@@ -104,8 +120,10 @@ impl Beside {
     /// # Errors
     ///
     /// When it cannot be there.
-    pub fn finish(self, path: &Path) -> Result<()> {
-        std::fs::rename(&self.part, path)
+    pub fn finish(mut self, path: &Path) -> Result<()> {
+        std::fs::rename(&self.part, path)?;
+        self.is_moved = true;
+        Ok(())
     }
 }
 
@@ -121,9 +139,35 @@ impl Write for Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // Where it was moved there is none any more.
-        let _ = std::fs::remove_file(&self.part);
+        // What is there then is another's.
+        if !self.is_moved {
+            let _ = std::fs::remove_file(&self.part);
+        }
     }
+}
+
+/// That another program is writing the same file.
+fn being_written(part: &Path) -> Error {
+    let why = format!("another program is writing it just now ({})", part.display());
+    Error::new(ErrorKind::ResourceBusy, why)
+}
+
+/// Whether an open file is the one of this name.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let own = file.metadata()?;
+    match path.metadata() {
+        Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Elsewhere nobody removes or moves a file that is open.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> Result<bool> {
+    Ok(true)
 }
 
 /// Writes a file all of whose bytes are there then, or none: what was there stays. A link is followed, and
@@ -155,7 +199,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let place = path.canonicalize()?;
     let mut file = match Beside::begin(&place) {
         Ok(file) => file,
-        Err(error) if has_no_room(&error) => return Err(error),
+        Err(error) if has_no_room(&error) || error.kind() == ErrorKind::ResourceBusy => {
+            return Err(error);
+        }
         // A folder that takes no new files may have one that can be written.
         Err(_) => return in_place(&place, bytes),
     };
@@ -220,6 +266,25 @@ mod tests {
         file.finish(&path).unwrap();
         assert_eq!((std::fs::read(&path).unwrap(), count()), (b"all".to_vec(), 1));
         assert_eq!(is_free(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    }
+
+    /// Neither takes the other's file away, nor puts its bytes there.
+    #[test]
+    fn two_at_once_do_not_write_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("copy");
+        let mut first = Beside::begin(&path).unwrap();
+        first.write_all(b"first").unwrap();
+        for _ in 0..2 {
+            let second = Beside::begin(&path).unwrap_err();
+            assert_eq!(second.kind(), ErrorKind::ResourceBusy);
+            assert!(second.to_string().contains("another program is writing it"), "{second}");
+        }
+        assert_eq!(replace(&path, b"second").unwrap_err().kind(), ErrorKind::ResourceBusy);
+        first.finish(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        replace(&path, b"second").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"second");
     }
 
     #[test]
