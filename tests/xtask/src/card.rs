@@ -164,7 +164,12 @@ impl Bench {
     }
 
     fn program(&self) -> Command {
-        Command::new(self.programs.join("dxpu-flash"))
+        let mut command = Command::new(self.programs.join("dxpu-flash"));
+        // Whoever has a real card has said which board that is.
+        for variable in ["DXPU_BOARD", "DXPU_BOARD_FILE"] {
+            command.env_remove(variable);
+        }
+        command
     }
 
     /// Shows the console, until this is interrupted or the time is over.
@@ -173,9 +178,8 @@ impl Bench {
         let (elf, console) = (self.firmware.join(self.name), self.file("console"));
         let arguments = ["log", "--elf", path(&elf)?, "--uart", path(&console)?];
         step(&format!("dxpu-flash {}   (Ctrl-C ends it)", arguments.join(" ")));
-        let mut command = Command::new(self.programs.join("dxpu-flash"));
         let mut log =
-            Running(command.args(arguments).spawn().context("dxpu-flash does not start")?);
+            Running(self.program().args(arguments).spawn().context("dxpu-flash does not start")?);
         let end = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         while !stop.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
             if let Some(status) = log.0.try_wait()? {
