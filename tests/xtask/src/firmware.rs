@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use card_image::{BoardName, KeyId, Role, SecurityVersion, public_key};
 use dxpu_flash::image::keys::{digits, read_public, read_secret};
-use dxpu_flash::image::{BootLoader, Label, Program, Signer, from_elf, parse_version};
+use dxpu_flash::image::{
+    BootLoader, Label, Program, Purpose, Signer, from_elf, parse_version, purpose,
+};
 
 use crate::bare_metal::{TARGET, Toolchain, bare_target_dir, no_toolchain};
 use crate::report::Done;
@@ -57,6 +59,7 @@ pub(crate) const BOOT_LOADERS: [(&str, BootLoader); 2] =
 pub(crate) fn build() -> Result<Done> {
     let Some(toolchain) = Toolchain::find()? else { return Ok(no_toolchain()) };
     let key = OwnKeys::find()?;
+    let security = security_version(std::env::var(SECURITY).ok().as_deref())?;
     let boot_loaders = BOOT_LOADERS.map(|(name, _)| (name, Recorder::Without));
     let firmware = FIRMWARE.map(|Firmware { name, recorder, .. }| (name, recorder));
     let programs: Vec<_> = boot_loaders.into_iter().chain(firmware).collect();
@@ -72,8 +75,9 @@ pub(crate) fn build() -> Result<Done> {
     }
     for Firmware { name, board, role, .. } in FIRMWARE {
         let program = self::program(&folder, name, FIRMWARE_BUDGET, &mut details)?;
+        check_purpose(&folder.join(name), board, role)?;
         let signer = Signer { number: key.number, secret: &key.secret };
-        let image = program.image(&label(board, role)?, Some(&signer))?;
+        let image = program.image(&label(board, role, security)?, Some(&signer))?;
         write(&folder.join(format!("{name}.img")), &image)?;
     }
     Ok(Done::with(details.join(", ")))
@@ -152,11 +156,31 @@ fn program(folder: &Path, name: &str, budget: u64, details: &mut Vec<String>) ->
     from_elf(&bytes).with_context(|| path.display().to_string())
 }
 
+/// What a firmware says in its ELF file of its role and board is what its image says.
+fn check_purpose(path: &Path, board: &str, role: Role) -> Result<()> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let right = Purpose { role: role.to_string(), board: board.to_owned() };
+    let said = purpose(&bytes);
+    ensure!(said.as_ref() == Some(&right), "{} says of itself {said:?}", path.display());
+    Ok(())
+}
+
 /// What images of this version of the project say.
-fn label(board: &str, role: Role) -> Result<Label> {
+fn label(board: &str, role: Role, security: SecurityVersion) -> Result<Label> {
     let board = BoardName::new(board).context("the board's name")?;
     let version = parse_version(env!("CARGO_PKG_VERSION"))?;
-    Ok(Label { board, role, version, security: SecurityVersion(0) })
+    Ok(Label { board, role, version, security })
+}
+
+/// Names the security version of the images.
+const SECURITY: &str = "DXPU_SECURITY_VERSION";
+
+/// The security version that the environment names, else 0.
+fn security_version(said: Option<&str>) -> Result<SecurityVersion> {
+    let Some(said) = said.filter(|said| !said.is_empty()) else { return Ok(SecurityVersion(0)) };
+    let number = said.parse();
+    let number = number.with_context(|| format!("{SECURITY} has `{said}`: say a whole number"))?;
+    Ok(SecurityVersion(number))
 }
 
 /// Names the keys that a boot loader trusts, to this and to the board's build.
@@ -253,6 +277,19 @@ mod tests {
             assert!(source.contains(&format!("id: KeyId({number}), key: {key:?}")), "{source}");
         }
         assert_eq!(board_build::source(&trusted.replace("next.pem", "next.pub")), source);
+    }
+
+    #[test]
+    fn a_release_can_bar_those_before() {
+        let of = |said: &str| security_version(Some(said));
+        assert_eq!(security_version(None).unwrap(), SecurityVersion(0));
+        assert_eq!(of("").unwrap(), SecurityVersion(0));
+        assert_eq!(of("3").unwrap(), SecurityVersion(3));
+        for wrong in ["-1", "1.0", "4294967296"] {
+            assert!(of(wrong).unwrap_err().to_string().contains(SECURITY), "{wrong}");
+        }
+        let image = label("qemu-virt", Role::Box, SecurityVersion(3)).unwrap();
+        assert_eq!(image.security, SecurityVersion(3));
     }
 
     #[test]

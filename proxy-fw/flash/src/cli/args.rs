@@ -143,7 +143,7 @@ pub struct Write {
     /// The slot for the image; the one that is not in use if nothing is said
     #[arg(long, value_parser = slot, requires = "image")]
     pub slot: Option<SlotId>,
-    /// The boot loader: an ELF file, or the bytes as they are in flash
+    /// The boot loader: an ELF file, or what the firmware's build makes of it (boot.bin)
     #[arg(long, value_name = "FILE", group = "what")]
     pub boot_loader: Option<PathBuf>,
     /// First erase everything: boot loader, boot state, settings and both slots

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use card_image::{AntiDowngrade, Header, KeyId, Refusal, SecurityVersion, SlotId};
+use card_image::{AntiDowngrade, BoardName, Header, KeyId, Refusal, Role, SecurityVersion, SlotId};
 use serde::Serialize;
 use soc::settings::Policy;
 
@@ -12,7 +12,7 @@ use super::{Bench, cannot_write, key_trouble, read_image, read_program};
 use crate::board::Board;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::files;
-use crate::image::{Label, Signer, from_elf, keys, sign, whole};
+use crate::image::{Label, Purpose, Signer, from_elf, keys, purpose, sign, whole};
 
 pub(super) fn image(bench: &Bench, command: &Image) -> Outcome<()> {
     match command {
@@ -119,6 +119,7 @@ fn build(bench: &Bench, said: &Build) -> Outcome<()> {
         Failure::new(Kind::Input, format!("{}: {error}", said.elf.display()))
             .check("give the ELF file that the firmware's build leaves, such as `fw-box`")
     })?;
+    check_purpose(&said.elf, purpose(&elf), (board.name, said.role))?;
     let label = Label {
         board: board.name,
         role: said.role,
@@ -135,6 +136,27 @@ fn build(bench: &Bench, said: &Build) -> Outcome<()> {
     write_file(&said.output, &image)?;
     let view = ImageView::from(&header);
     bench.out.print(&view, |view| format!("{}: {}", said.output.display(), view.text()))
+}
+
+/// A program that says for what it is, is for that: a card would start it, and it would never join.
+fn check_purpose(
+    elf: &Path,
+    purpose: Option<Purpose>,
+    (board, role): (BoardName, Role),
+) -> Outcome<()> {
+    let Some(purpose) = purpose else { return Ok(()) };
+    if purpose.role == role.to_string() && purpose.board == board.as_str() {
+        return Ok(());
+    }
+    let what = format!(
+        "{} is the firmware of a {} on the board {}, not of a {role} on {board}",
+        elf.display(),
+        purpose.role,
+        purpose.board
+    );
+    Err(Failure::new(Kind::Input, what)
+        .check(format!("say --role {} and --board {}", purpose.role, purpose.board))
+        .check("or give the ELF file of the other firmware"))
 }
 
 /// What the board itself would refuse, whoever signed it.
@@ -228,7 +250,20 @@ fn keygen(bench: &Bench, file: &Path) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use card_image::Role;
+
+    #[test]
+    fn a_program_is_built_for_what_it_says() {
+        let board = |name: &str| BoardName::new(name).unwrap();
+        let says = || Some(Purpose { role: "box".into(), board: "litex".into() });
+        let check = |purpose, board, role| check_purpose(Path::new("fw"), purpose, (board, role));
+        assert!(check(says(), board("litex"), Role::Box).is_ok());
+        for (other, role) in [("litex", Role::Host), ("litex", Role::Any), ("qemu-virt", Role::Box)]
+        {
+            let failure = check(says(), board(other), role).unwrap_err();
+            assert_eq!(failure.check[0], "say --role box and --board litex", "{failure}");
+            assert!(check(None, board(other), role).is_ok());
+        }
+    }
 
     #[test]
     fn whatever_is_wrong_with_an_image_comes_with_what_to_do() {

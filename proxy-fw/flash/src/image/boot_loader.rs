@@ -8,7 +8,9 @@ use thiserror::Error;
 #[cfg_attr(feature = "probe", derive(serde::Deserialize))]
 #[cfg_attr(feature = "probe", serde(rename_all = "kebab-case"))]
 pub enum BootLoader {
-    /// The core itself, whose first instruction is the first in flash: the program and nothing else.
+    /// The core itself, whose first instruction is the first in flash: the program, and behind it two
+    /// words of 32 bits each and little-endian, the program's bytes and their CRC-32 (ISO-HDLC). Nobody
+    /// on the card looks at these: they tell a boot loader from any other file before it is written.
     #[default]
     Plain,
     /// LiteX's BIOS: two words in front, of 32 bits each and little-endian, the program's bytes and
@@ -17,9 +19,14 @@ pub enum BootLoader {
     LitexBios,
 }
 
-/// Why LiteX's BIOS would not start it.
+/// Why a file is no boot loader.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum NotForBios {
+pub enum NoBootLoader {
+    /// Nothing behind it says that it is one, and all of it.
+    #[error(
+        "it is no boot loader, or not all of one: those end with two words, their length and their CRC-32"
+    )]
+    Plain,
     /// The length in front is another than that of what follows.
     #[error(
         "LiteX's BIOS wants the program's length in its first word: that says {said}, {there} bytes follow"
@@ -42,11 +49,17 @@ pub enum NotForBios {
     },
 }
 
-/// Bytes in front of the program for LiteX's BIOS.
-const FRONT: usize = 8;
+/// Bytes of the two words.
+const WORDS: usize = 8;
 
 /// The fewest bytes of a program that LiteX's BIOS starts.
 const LEAST: usize = 32;
+
+/// A program's length and CRC.
+fn words(program: &[u8]) -> [u8; WORDS] {
+    let length = u32::try_from(program.len()).expect("a program is shorter than that");
+    (u64::from(length) | u64::from(crc(program)) << 32).to_le_bytes()
+}
 
 fn crc(program: &[u8]) -> u32 {
     Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(program)
@@ -54,15 +67,21 @@ fn crc(program: &[u8]) -> u32 {
 
 impl BootLoader {
     /// A program as the flash has it. What is too short for the BIOS is filled up with zeros.
+    ///
+    /// # Panics
+    ///
+    /// When it has 4 GB.
     #[must_use]
     pub fn in_flash(self, program: &[u8]) -> Vec<u8> {
         let mut program = program.to_vec();
-        if self == Self::Plain {
-            return program;
+        if self == Self::LitexBios {
+            program.resize(program.len().max(LEAST), 0);
         }
-        program.resize(program.len().max(LEAST), 0);
-        let length = u32::try_from(program.len()).expect("a program is shorter than that");
-        [&length.to_le_bytes()[..], &crc(&program).to_le_bytes(), &program].concat()
+        let words = words(&program);
+        match self {
+            Self::Plain => [&program[..], &words].concat(),
+            Self::LitexBios => [&words[..], &program].concat(),
+        }
     }
 
     /// Whether bytes are what the flash has of a boot loader, as far as whatever starts it looks.
@@ -70,19 +89,23 @@ impl BootLoader {
     /// # Errors
     ///
     /// Why it would not be started.
-    pub fn check(self, bytes: &[u8]) -> Result<(), NotForBios> {
+    pub fn check(self, bytes: &[u8]) -> Result<(), NoBootLoader> {
         if self == Self::Plain {
-            return Ok(());
+            let parts = bytes.split_last_chunk::<WORDS>();
+            let is_whole = |(program, end): (&[u8], &[u8; WORDS])| {
+                !program.is_empty() && words(program) == *end
+            };
+            return if parts.is_some_and(is_whole) { Ok(()) } else { Err(NoBootLoader::Plain) };
         }
         let word =
             |at: usize| bytes.get(at..at + 4).map_or([0; 4], |word| word.try_into().expect("4"));
         let (length, said) = (u32::from_le_bytes(word(0)), u32::from_le_bytes(word(4)));
-        let program = bytes.get(FRONT..).unwrap_or_default();
+        let program = bytes.get(WORDS..).unwrap_or_default();
         if program.len() < LEAST || length as usize != program.len() {
-            return Err(NotForBios::Length { said: length, there: program.len() });
+            return Err(NoBootLoader::Length { said: length, there: program.len() });
         }
         let is = crc(program);
-        if said == is { Ok(()) } else { Err(NotForBios::Crc { said, is }) }
+        if said == is { Ok(()) } else { Err(NoBootLoader::Crc { said, is }) }
     }
 }
 
@@ -100,10 +123,27 @@ mod tests {
         assert_eq!(bytes[4..8], crc(&program).to_le_bytes());
         assert_eq!(bytes[8..], program);
         assert_eq!(BootLoader::LitexBios.check(&bytes), Ok(()));
-        assert_eq!(BootLoader::Plain.in_flash(&program), program);
-        assert_eq!(BootLoader::Plain.check(&[]), Ok(()));
         let short = BootLoader::LitexBios.in_flash(&[1]);
-        assert_eq!((short.len(), BootLoader::LitexBios.check(&short)), (FRONT + LEAST, Ok(())));
+        assert_eq!((short.len(), BootLoader::LitexBios.check(&short)), (WORDS + LEAST, Ok(())));
+    }
+
+    #[test]
+    fn what_the_core_starts_says_at_its_end_what_it_is() {
+        let program = [7; 40];
+        let bytes = BootLoader::Plain.in_flash(&program);
+        assert_eq!(bytes[..40], program);
+        assert_eq!(bytes[40..44], [40, 0, 0, 0]);
+        assert_eq!(bytes[44..], crc(&program).to_le_bytes());
+        assert_eq!(BootLoader::Plain.check(&bytes), Ok(()));
+        for length in 0..bytes.len() {
+            assert_eq!(BootLoader::Plain.check(&bytes[..length]), Err(NoBootLoader::Plain));
+            let mut damaged = bytes.clone();
+            damaged[length] ^= 0x10;
+            assert_eq!(BootLoader::Plain.check(&damaged), Err(NoBootLoader::Plain));
+        }
+        for other in [&b"a text, and no boot loader\n"[..], &[0; 64], &[0xff; 64], &[0; 8]] {
+            assert_eq!(BootLoader::Plain.check(other), Err(NoBootLoader::Plain));
+        }
     }
 
     #[test]

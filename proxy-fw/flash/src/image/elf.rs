@@ -2,7 +2,7 @@
 
 use object::LittleEndian;
 use object::elf::{EM_RISCV, ET_EXEC, FileHeader32, PT_LOAD};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 
 use super::Program;
 
@@ -82,6 +82,31 @@ pub fn from_elf(elf: &[u8]) -> Result<Program, ElfError> {
         return Err(ElfError::NoEntry(entry));
     }
     Ok(Program { load, entry, payload })
+}
+
+/// The section in which a firmware's ELF file says for which role and board it is (`program_for!` of
+/// `board-common`). It is not loaded: a card never sees it.
+const PURPOSE: &[u8] = b".dxpu.program";
+
+/// What a firmware says of itself in its ELF file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purpose {
+    /// The role that it is for, as images name it.
+    pub role: String,
+    /// The board that it is for.
+    pub board: String,
+}
+
+/// For what the program of an ELF file says that it is, if it does.
+#[must_use]
+pub fn purpose(elf: &[u8]) -> Option<Purpose> {
+    let header = FileHeader32::<LittleEndian>::parse(elf).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, elf).ok()?;
+    let (_, section) = sections.section_by_name(endian, PURPOSE)?;
+    let text = std::str::from_utf8(section.data(endian, elf).ok()?).ok()?;
+    let (role, board) = text.trim_end_matches('\0').split_once(' ')?;
+    Some(Purpose { role: role.to_owned(), board: board.to_owned() })
 }
 
 /// Segments by rising address, with zeros between them.

@@ -5,8 +5,8 @@ mod elf;
 pub mod keys;
 mod version;
 
-pub use boot_loader::{BootLoader, NotForBios};
-pub use elf::{ElfError, MAX_PAYLOAD, from_elf};
+pub use boot_loader::{BootLoader, NoBootLoader};
+pub use elf::{ElfError, MAX_PAYLOAD, Purpose, from_elf, purpose};
 pub use version::{BadVersion, parse_version};
 
 use card_image::{

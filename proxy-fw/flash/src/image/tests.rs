@@ -36,6 +36,25 @@ fn segments_are_joined_with_zeros() {
 }
 
 #[test]
+fn a_program_may_say_for_what_it_is() {
+    use object::write::Object;
+    use object::{Architecture, BinaryFormat, Endianness, SectionKind};
+    let with = |name: &[u8], text: &[u8]| {
+        let mut file = Object::new(BinaryFormat::Elf, Architecture::Riscv32, Endianness::Little);
+        let section = file.add_section(Vec::new(), name.to_vec(), SectionKind::Other);
+        file.append_section_data(section, text, 1);
+        purpose(&file.write().unwrap())
+    };
+    let says = Purpose { role: "host".into(), board: "qemu-virt".into() };
+    assert_eq!(with(b".dxpu.program", b"host qemu-virt"), Some(says));
+    for (name, text) in [(&b".other"[..], &b"host a"[..]), (b".dxpu.program", b"\xff a")] {
+        assert_eq!(with(name, text), None);
+    }
+    assert_eq!(purpose(&elf(0, &[(0, &[1; 8])])), None);
+    assert_eq!(purpose(b"no ELF"), None);
+}
+
+#[test]
 fn what_is_no_program_is_refused() {
     let good = elf(0x8000_0000, &[(0x8000_0000, &[1; 8])]);
     let with = |at: usize, byte: u8| {

@@ -4,6 +4,9 @@
 #![cfg_attr(target_os = "none", no_main)]
 
 #[cfg(target_os = "none")]
+board_common::program_for!(role: "box", board: "qemu-virt");
+
+#[cfg(target_os = "none")]
 #[riscv_rt::entry]
 fn main() -> ! {
     board_qemu_virt::run_box()
