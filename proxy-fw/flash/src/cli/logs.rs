@@ -11,9 +11,13 @@ use super::write::{InSlots, headers};
 use super::{Bench, read_program};
 use crate::card::Card;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::image::from_elf;
+use crate::image::{from_elf, purpose};
 use crate::log::source::{FileSource, RttSource, Source, TcpSource};
 use crate::log::{Line, Texts};
+
+/// Damaged frames after which that is said where nothing else came and nothing follows. Fewer are what a
+/// line makes up when power comes.
+const TOO_FEW: u64 = 3;
 
 /// Damaged frames in a row after which it is said that the ELF file may be another's.
 const SUSPICIOUS: u64 = 10;
@@ -43,31 +47,64 @@ pub(super) fn log(bench: &Bench, said: &Log) -> Outcome<()> {
             Box::new(RttSource::attach(card, &elf)?)
         }
     };
-    show(bench, said.level, &texts, &mut *source)
+    // Over a probe the card's own images were looked at.
+    let role = purpose(&elf).map(|purpose| purpose.role).filter(|_| said.uart.is_some());
+    show(bench, said.level, (&texts, role), &mut *source)
 }
 
-fn show(bench: &Bench, level: Level, texts: &Texts, source: &mut dyn Source) -> Outcome<()> {
+/// The words with which a boot loader says what it starts, up to the slot.
+const STARTING: &str = "starting slot ";
+
+/// What to tell where a console's boot loader starts a firmware of another role than the ELF file's.
+fn other_role(lines: &[Line], role: &str) -> Option<String> {
+    let started = lines.iter().filter(|line| line.level.is_none()).find_map(|line| {
+        let (_, image) = line.text.strip_prefix(STARTING)?.split_once(": ")?;
+        let started = image.split(' ').next()?;
+        ["box", "host"].contains(&started).then_some(started)
+    })?;
+    (started != role).then(|| {
+        format!(
+            "this is the ELF file of a {role}, and a {started} is started: its log is explained wrong; give \
+             its own ELF file"
+        )
+    })
+}
+
+fn show(
+    bench: &Bench,
+    level: Level,
+    (texts, role): (&Texts, Option<String>),
+    source: &mut dyn Source,
+) -> Outcome<()> {
     let colors = !bench.args.json
         && io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut decoder = texts.decoder();
     let mut bytes = [0; 4096];
-    // Frames that were damaged since the last good one.
-    let mut good_until = 0;
-    let mut told = false;
+    // Frames that were damaged before the last good one. What a boot loader says in words is none.
+    let (mut good_until, mut decoded) = (0, 0);
+    let (mut told, mut told_role) = (false, false);
     loop {
         let some = source.next(&mut bytes)?;
         let lines = match some {
             0 => decoder.finish(),
             _ => decoder.take(&bytes[..some]),
         };
-        if !lines.is_empty() {
-            good_until = decoder.damaged();
-        } else if decoder.damaged() >= good_until + SUSPICIOUS && !told {
+        if decoder.decoded() > decoded {
+            (decoded, good_until) = (decoder.decoded(), decoder.damaged());
+        }
+        let is_none = some == 0 && decoded == 0 && decoder.damaged() >= TOO_FEW;
+        if !told && (is_none || decoder.damaged() >= good_until + SUSPICIOUS) {
             told = true;
             bench.note(
                 "nothing of the log can be decoded; is it the ELF file of the firmware that runs?",
             );
+        }
+        let other =
+            role.as_deref().filter(|_| !told_role).and_then(|role| other_role(&lines, role));
+        if let Some(other) = other {
+            told_role = true;
+            bench.note(&other);
         }
         for one in lines.iter().filter(|one| is_shown(one, level)) {
             if !next_line(&if bench.args.json { json(one) } else { text(one, colors) })? {
@@ -172,6 +209,18 @@ mod tests {
         assert!(words.starts_with("this is slot a's image; slot b is the one that is started"));
         for (slots, started) in [(&[A][..], Some(A)), (&[A, B], Some(B)), (&[B], None)] {
             assert_eq!(told(slots, started), None, "{slots:?} {started:?}");
+        }
+    }
+
+    #[test]
+    fn a_console_with_another_role_is_told() {
+        let lines = |text: &str| [Line { text: text.into(), ..said(None) }];
+        let told = other_role(&lines("starting slot b: box 0.2.0+0"), "host").unwrap();
+        assert!(told.contains("the ELF file of a host, and a box is started"), "{told}");
+        for other in
+            ["starting slot b: host 0.2.0+0", "starting slot b: any 1.0.0+0", "slot b: box 1"]
+        {
+            assert_eq!(other_role(&lines(other), "host"), None, "{other}");
         }
     }
 

@@ -65,7 +65,7 @@ impl Texts {
     /// A decoder.
     #[must_use]
     pub fn decoder(&self) -> Decoder<'_> {
-        Decoder { texts: self, pending: Vec::new(), damaged: 0 }
+        Decoder { texts: self, pending: Vec::new(), damaged: 0, decoded: 0 }
     }
 
     /// The line of a frame, without the zero that ends it.
@@ -96,6 +96,7 @@ pub struct Decoder<'texts> {
     /// What came since the last zero.
     pending: Vec<u8>,
     damaged: u64,
+    decoded: u64,
 }
 
 impl Decoder<'_> {
@@ -103,6 +104,12 @@ impl Decoder<'_> {
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged
+    }
+
+    /// Frames that were lines.
+    #[must_use]
+    pub fn decoded(&self) -> u64 {
+        self.decoded
     }
 
     /// Takes bytes as they come and gives the lines that are whole.
@@ -142,7 +149,10 @@ impl Decoder<'_> {
             return;
         }
         match self.texts.line(&frame) {
-            Some(line) => lines.push(line),
+            Some(line) => {
+                self.decoded += 1;
+                lines.push(line);
+            }
             None if plain_from(&frame).is_none() => self.damaged += 1,
             None => {
                 self.pending = frame;

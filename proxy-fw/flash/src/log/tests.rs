@@ -89,7 +89,7 @@ fn frames_and_plain_words_are_told_apart() {
         (Some("error"), "gone"),
     ];
     assert_eq!(said(&lines), wanted);
-    assert_eq!(decoder.damaged(), 0);
+    assert_eq!((decoder.damaged(), decoder.decoded()), (0, 2));
     // A damaged one, and the next is right again.
     bytes.extend([0xff, 0xff, 0]);
     bytes.extend(frame(&[2, 0]));

@@ -82,4 +82,10 @@ fn a_log_that_is_no_log_is_told_where_a_person_looks() {
     assert!(said.error.contains("nothing of the log can be decoded"), "{}", said.error);
     let said = bench.run(None, &[&log[..], &["--json"]].concat()).fine();
     assert_eq!((said.out.as_str(), said.error.as_str()), ("", ""));
+    // A few are enough where nothing follows; a boot loader's words are no frames.
+    let short = [b"\nslot a: the slot is empty\r\n\0".to_vec(), [0x7f, 0xff, 0].repeat(3)].concat();
+    std::fs::write(bench.path("console"), short).unwrap();
+    let said = bench.run(None, &log).fine();
+    assert!(said.out.starts_with("slot a: the slot is empty"), "{}", said.out);
+    assert!(said.error.contains("nothing of the log can be decoded"), "{}", said.error);
 }
