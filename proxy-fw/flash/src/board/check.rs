@@ -1,7 +1,9 @@
 //! Whether what a board file says can be.
 
 use card_image::{BoardName, KeyId, Layout, LayoutError, LayoutParts, Region, TrustedKey};
-use probe_rs_target::{ChipFamily, CoreType, MemoryRegion, RawFlashAlgorithm};
+use probe_rs_target::{
+    Chip, ChipFamily, CoreAccessOptions, CoreType, MemoryRegion, RawFlashAlgorithm,
+};
 
 use super::{Board, file};
 use crate::image::keys;
@@ -38,6 +40,11 @@ pub(super) fn checked(file: file::File) -> Result<Board, Wrong> {
         return wrong(&["card", "memory"], "the memory is empty or ends beyond 32 bits");
     }
     check_target(&target, card.window, &layout)?;
+    let keys: Vec<_> = card.keys.iter().map(key).collect::<Result<_, _>>()?;
+    if let Some(twice) = twice(&keys) {
+        let what = format!("two keys have the number {twice}");
+        return wrong(&["card", "keys"], what);
+    }
     Ok(Board {
         name,
         description: card.description,
@@ -48,7 +55,7 @@ pub(super) fn checked(file: file::File) -> Result<Board, Wrong> {
         memory,
         layout,
         boot_loader: card.boot_loader,
-        keys: card.keys.iter().map(key).collect::<Result<_, _>>()?,
+        keys,
         target,
     })
 }
@@ -102,6 +109,14 @@ fn key(said: &file::Key) -> Result<TrustedKey, Wrong> {
     }
 }
 
+/// A number that several keys have, of which only one would count.
+pub(crate) fn twice(keys: &[TrustedKey]) -> Option<KeyId> {
+    let mut numbers = keys.iter().zip(1..).filter(|(key, next)| {
+        keys[*next..].iter().any(|other| other.id == key.id && other.key != key.key)
+    });
+    numbers.next().map(|(key, _)| key.id)
+}
+
 /// The target is for this program: one chip with one RISC-V core, and an algorithm for the flash
 /// that the layout is of.
 fn check_target(target: &ChipFamily, window: u32, layout: &Layout) -> Result<(), Wrong> {
@@ -121,8 +136,29 @@ fn check_target(target: &ChipFamily, window: u32, layout: &Layout) -> Result<(),
         let what = format!("the chip's one algorithm is `{}`", algorithm.name);
         return wrong(&["target", "variants", "flash_algorithms"], what);
     }
+    check_tunnel(chip)?;
     check_flash(algorithm, window, layout)?;
     check_memory(algorithm, &chip.memory_map)
+}
+
+/// The instruction that leads through an FPGA fits into the register of its TAP.
+fn check_tunnel(chip: &Chip) -> Result<(), Wrong> {
+    let Some(jtag) = &chip.jtag else { return Ok(()) };
+    let Some(tunnel) = &jtag.riscv_tunnel else { return Ok(()) };
+    let place = match &chip.cores[0].core_access_options {
+        CoreAccessOptions::Riscv(options) => options.jtag_tap.unwrap_or(0),
+        _ => 0,
+    };
+    let tap = jtag.scan_chain.as_ref().and_then(|chain| chain.get(place));
+    let Some(bits) = tap.and_then(|tap| tap.ir_len) else { return Ok(()) };
+    if u64::from(tunnel.ir_id) >> bits.min(63) == 0 {
+        return Ok(());
+    }
+    let what = format!(
+        "`ir_id` is an instruction of the core's TAP, whose register has {bits} bits: {:#x} does not fit",
+        tunnel.ir_id
+    );
+    wrong(&["target", "jtag", "riscv_tunnel"], what)
 }
 
 fn check_flash(algorithm: &RawFlashAlgorithm, window: u32, layout: &Layout) -> Result<(), Wrong> {

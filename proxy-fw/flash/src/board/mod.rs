@@ -5,19 +5,17 @@
 //! the flash algorithm. `docs/boards.md` explains each line.
 
 mod check;
+pub(crate) use check::twice;
 mod file;
 mod place;
 
 pub use place::Place;
-
-use std::path::Path;
 
 use card_image::{
     AntiDowngrade, BoardName, Layout, Region, Requirements, Role, SecurityVersion, TrustedKey,
 };
 use probe_rs_target::{ChipFamily, CoreAccessOptions, MemoryRegion, RawFlashAlgorithm};
 
-use crate::files;
 use crate::image::BootLoader;
 
 /// Board files that the program has in it: name of the file, and text.
@@ -89,20 +87,6 @@ impl Board {
         let maps = self.target.variants.iter().flat_map(|variant| &variant.memory_map);
         let mut memories = maps.filter_map(MemoryRegion::as_ram_region);
         flash.contains(&at) || memories.any(|memory| memory.range.contains(&at))
-    }
-
-    /// Reads a board file.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read, or is no board's.
-    pub fn read(path: &Path) -> Result<Self, BoardError> {
-        let name = path.display().to_string();
-        let text = files::text(path).map_err(|error| BoardError {
-            place: Place::new(&name, None),
-            what: format!("cannot be read: {error}"),
-        })?;
-        Self::parse(&name, &text)
     }
 
     /// The boards that the program has in it.

@@ -96,6 +96,12 @@ fn what_is_wrong_is_said_with_its_line() {
         ("slot_b: { start: 0x240000", "slot_b: { start: 0x200000", line("slot_b:"), "overlap"),
         ("number: 1", "number: 0", line("- { number: 1"), "not 0"),
         ("public: eaa2", "public: ea", line("- { number: 1"), "62 digits"),
+        (
+            "    - { number: 1,",
+            "    - { number: 1, public: b871f4b37f87a9351f480bd9a4ced30d0aeff3c1a30d6a65d6fdb4a56d1ee2e4 }\n    - { number: 1,",
+            line("keys:"),
+            "two keys have the number 0x00000001",
+        ),
         ("type: riscv", "type: xtensa", line("type:"), "`riscv`"),
         ("page_size: 0x100", "page_size: 0x200", line("page_size:"), "256"),
         (
@@ -113,8 +119,6 @@ fn what_is_wrong_is_said_with_its_line() {
         let line_is_right = told.starts_with(&place) || words.contains("missing field");
         assert!(line_is_right && told.contains(words), "{place} {words}\n{told}");
     }
-    let missing = Board::read(Path::new("/nowhere/board.yaml")).unwrap_err().to_string();
-    assert!(missing.starts_with("/nowhere/board.yaml: cannot be read"), "{missing}");
 }
 
 /// A core behind an FPGA's own TAP, one of two on the chain.
@@ -133,6 +137,10 @@ fn a_tunnel_through_an_fpga_is_taken() {
         jtag.riscv_tunnel.as_ref().map(|tunnel| (tunnel.ir_id, tunnel.ir_width)),
         Some((0x22, 5))
     );
+    let told = Board::parse("b", &text.replace("ir_id: 0x22", "ir_id: 0x40")).unwrap_err();
+    let at = 1 + text.lines().position(|line| line.contains("riscv_tunnel")).unwrap();
+    let words = "register has 6 bits: 0x40 does not fit";
+    assert!(told.place.line() == Some(at) && told.what.ends_with(words), "{told}");
 }
 
 mod any_text {

@@ -10,8 +10,8 @@ use flash_algorithm::Fault;
 use probe_rs::flashing::FlashAlgorithm;
 use probe_rs::{Core, RegisterValue, Target};
 
-use super::HALT_TIMEOUT;
 use super::flash::FlashFault;
+use super::{HALT_TIMEOUT, is_of_bus};
 use crate::board::Board;
 
 /// How long the functions may take that neither erase nor write.
@@ -36,9 +36,13 @@ impl Loaded {
                 .map_err(|error| FlashFault::Algorithm(error.to_string()))?;
         core.reset_and_halt(HALT_TIMEOUT)?;
         use probe_rs::MemoryInterface;
-        core.write_32(algorithm.load_address, &algorithm.instructions)?;
+        let no_memory = |error| match is_of_bus(&error) {
+            true => FlashFault::Memory,
+            false => error.into(),
+        };
+        core.write_32(algorithm.load_address, &algorithm.instructions).map_err(no_memory)?;
         let mut back = vec![0; algorithm.instructions.len()];
-        core.read_32(algorithm.load_address, &mut back)?;
+        core.read_32(algorithm.load_address, &mut back).map_err(no_memory)?;
         if back != algorithm.instructions {
             return Err(FlashFault::Memory);
         }

@@ -160,7 +160,12 @@ impl FlashFault {
                 .check("the board file's erase_block is not one of this flash's; another flash may be fitted"),
             Self::Part(Fault::Busy | Fault::NotBlank) | Self::Late(_) => failure(Kind::Flash)
                 .check("give the same command again; if it stays so, the flash is worn out or its supply is too low"),
-            Self::Strange(_) | Self::Astray(_) | Self::Memory => failure(Kind::Card).checks(&[
+            Self::Memory => failure(Kind::Card).checks(&[
+                "`load_address` in the board file: the memory there has to work right after a reset, which \
+                 one that a BIOS sets up does not (docs/boards.md)",
+                "is the clock too fast? Try --clock 1000",
+            ]),
+            Self::Strange(_) | Self::Astray(_) => failure(Kind::Card).checks(&[
                 "is the clock too fast? Try --clock 1000",
                 "is it the right board file? Its memory may be elsewhere",
             ]),

@@ -189,15 +189,45 @@ fn attach(name: &ProbeName, probe: Probe, board: &Board) -> Outcome<Session> {
     target.debug_sequence = DebugSequence::Riscv(Arc::new(WholeReset));
     probe.attach_with_registry(target, Permissions::default(), &registry).map_err(|error| {
         let what = format!("the TAP of {} answers, its debug module does not", board.name);
-        let failure = lost(name, &what, &error);
-        let tunneled =
-            board.target.variants[0].jtag.as_ref().is_some_and(|jtag| jtag.riscv_tunnel.is_some());
-        if tunneled {
-            failure.check("is the FPGA configured? The debug module is part of its bitstream")
-        } else {
-            failure
+        if is_of_probe(&error) {
+            return lost(name, &what, &error);
         }
+        let jtag = board.target.variants[0].jtag.as_ref();
+        let tunnel = match jtag.and_then(|jtag| jtag.riscv_tunnel.as_ref()) {
+            Some(tunnel) => format!(
+                "`riscv_tunnel` in the board file: is {:#x} the FPGA's instruction that leads to the core, \
+                 and are {} the bits of the instruction register there (docs/boards.md)?",
+                tunnel.ir_id, tunnel.ir_width
+            ),
+            None => "the board file has no `riscv_tunnel`, without which no core behind an FPGA's own TAP \
+                     is reached (docs/boards.md)"
+                .to_owned(),
+        };
+        Failure::new(Kind::Card, format!("{what} ({})", told(&error))).check(tunnel).checks(&[
+            "is the FPGA configured, with the bitstream of this board? The debug module is part of that",
+            "if the cable is long or noisy, try a slower clock: --clock 100",
+        ])
     })
+}
+
+/// What an error is of, or comes from, as far as this is among it.
+fn cause<'a, T: std::error::Error + 'static>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a T> {
+    let mut all = std::iter::successors(Some(error), |error| error.source());
+    all.find_map(|error| error.downcast_ref::<T>())
+}
+
+/// Whether it is the probe, or the way to it, that failed: what a card answers is no such error.
+fn is_of_probe(error: &probe_rs::Error) -> bool {
+    use probe_rs::probe::DebugProbeError::{ProbeSpecific, Usb};
+    matches!(cause(error), Some(Usb(_) | ProbeSpecific(_)))
+}
+
+/// Whether there is no memory that works where something was read or written.
+fn is_of_bus(error: &probe_rs::Error) -> bool {
+    use probe_rs::architecture::riscv::communication_interface::RiscvError::SystemBusAccess;
+    matches!(cause(error), Some(SystemBusAccess))
 }
 
 /// A card that does not answer any more.

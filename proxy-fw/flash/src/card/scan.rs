@@ -149,7 +149,12 @@ fn other_chain(name: &ProbeName, elements: &[ScanChainElement]) -> Failure {
                 "TAPs answer at the probe {name}, but not as the board's file has the JTAG chain: {}",
                 lengths(elements)
             );
-            Failure::new(Kind::Card, what).check(
+            Failure::new(Kind::Card, what)
+                .checks(&[
+                    "is the probe at the card that is meant, and is that the board that is named, with --board, \
+                     --board-file, DXPU_BOARD or DXPU_BOARD_FILE? `dxpu-flash list` names it without",
+                ])
+                .check(
                 "if more than that is on the chain, give a board file with all of it in `scan_chain`, \
                  what is at TDO first (docs/boards.md)",
             )

@@ -18,7 +18,7 @@ use card_image::{BoardName, TrustedKey};
 use soc::settings::Policy;
 use tracing_subscriber::EnvFilter;
 
-use crate::board::Board;
+use crate::board::{Board, twice};
 use crate::card::{Candidates, Card, or_left_halted};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::files;
@@ -29,6 +29,9 @@ use output::Output;
 /// Of a card that somebody has halted, or was cut off from while its program stood still.
 const WAS_HALTED: &str =
     "the card's program stood still before this, and does: `dxpu-flash reset` starts it";
+
+/// Instead of a board file.
+const ITS_OWN: &str = "--board names a board of the program's own";
 
 /// What all commands have.
 struct Bench {
@@ -87,9 +90,12 @@ impl Bench {
     /// The boards that a card may be.
     fn candidates(&self) -> Outcome<Candidates> {
         if let Some(path) = &self.args.board_file {
-            let board = Board::read(path).map_err(|error| {
+            let text =
+                files::text(path).map_err(|error| cannot_read(path, &error).check(ITS_OWN))?;
+            let board = Board::parse(&path.display().to_string(), &text).map_err(|error| {
                 Failure::new(Kind::Input, error)
-                    .check("docs/boards.md says what a board file has; --board names one of the program's own")
+                    .check("docs/boards.md says what a board file has")
+                    .check(ITS_OWN)
             })?;
             return Ok(Candidates { boards: vec![board], named: true });
         }
@@ -128,11 +134,18 @@ impl Bench {
         let mut trusted = board.map_or_else(Vec::new, |board| board.keys.clone());
         // The first of a number counts, as in the boot loader: its own before the settings'.
         trusted.extend_from_slice(&settings.keys);
-        for (id, path) in &self.args.trust {
+        let named = |(id, path): &(_, std::path::PathBuf)| {
             let key = keys::read_public(path).map_err(|error| key_trouble(&error))?;
-            // What a person says comes first.
-            trusted.insert(0, TrustedKey { id: *id, key });
+            Ok(TrustedKey { id: *id, key })
+        };
+        let named = self.args.trust.iter().map(named).collect::<Outcome<Vec<_>>>()?;
+        if let Some(id) = twice(&named) {
+            let what = format!("--trust names two keys with the number {id}");
+            return Err(Failure::new(Kind::Input, what)
+                .check("name the one that the card's boot loader was built with"));
         }
+        // What a person says comes first.
+        trusted.splice(0..0, named);
         Ok(trusted)
     }
 }
@@ -172,6 +185,9 @@ fn file_trouble(what: impl std::fmt::Display, error: &io::Error) -> Failure {
         }
         ErrorKind::AlreadyExists => {
             "nothing is overwritten: give another name, or take the file away"
+        }
+        ErrorKind::ResourceBusy => {
+            "wait until the other one is done, or give another name; nothing of it was touched"
         }
         ErrorKind::IsADirectory => "give a file in that folder",
         ErrorKind::InvalidFilename => "give a shorter name: files' names have 255 bytes at most",

@@ -29,7 +29,13 @@ fn a_litex_card_is_found_filled_checked_and_read() {
         (&found[0]["card"], &found[0]["idcodes"][0]),
         (&"litex".into(), &litex::IDCODE.into())
     );
-    run(&["--board", "qemu-virt", "info"]).failed(4, "the JTAG chain: one TAP with");
+    let other = run(&["--board", "qemu-virt", "info"]);
+    let check = other.error.lines().nth(1).unwrap_or_default();
+    assert!(
+        check.contains("the board that is named") && check.contains("DXPU_BOARD_FILE"),
+        "{check}"
+    );
+    other.failed(4, "the JTAG chain: one TAP with");
     run(&["write", "other.img"]).failed(5, "for the board qemu-virt, the card is a litex");
     let wrote = run(&["write", "--boot-loader", "boot.bin", "first.img", "--json"]);
     assert_eq!(wrote.fine().json()["boot_loader"], "written and verified");
@@ -54,6 +60,19 @@ fn a_litex_card_is_found_filled_checked_and_read() {
     let mut card = card.stop();
     assert_eq!(cells(&mut card, LAYOUT.slot(SlotId::A).start, image.len()), image);
     assert_eq!(cells(&mut card, 0, boot.len()), boot);
+}
+
+/// Main memory does not work before the BIOS has set it up.
+#[test]
+fn a_place_for_the_algorithm_without_memory_is_told() {
+    let bench = Bench::new();
+    let (_, text) = dxpu_flash::board::BUILT_IN[1];
+    let text = text.replace("load_address: 0x90000100", "load_address: 0x40000100");
+    std::fs::write(bench.path("board.yaml"), text).unwrap();
+    let card = SimCard::start(Card::litex());
+    let said = bench.run(Some(card.address), &["--board-file", "board.yaml", "erase", "config"]);
+    assert!(said.error.contains("`load_address` in the board file"), "{}", said.error);
+    said.failed(4, "memory does not keep");
 }
 
 /// The firmware that is built, flashed over JTAG and started by the boot loader, and that by LiteX's BIOS;

@@ -67,9 +67,18 @@ fn an_fpga_without_the_processor_is_told() {
         let file = file(&bench, FPGA, "");
         let card = SimCard::start(Card::new().with_tunnel(there));
         let said = bench.run(Some(card.address), &["--board-file", &file, "info"]);
-        assert!(said.error.contains("is the FPGA configured?"), "{}", said.error);
-        said.failed(7, "answers, its debug module does not");
+        for check in ["`riscv_tunnel` in the board file: is 0x23 the", "is the FPGA configured,"] {
+            assert!(said.error.contains(check), "{}", said.error);
+        }
+        said.failed(4, "answers, its debug module does not");
         assert_eq!(card.stop().board.nor(0).steps(), 0, "the flash was left alone");
+    }
+    // The file says nothing of a tunnel.
+    let without = bench.board_file(ALONE, &ALONE.replace("ir_len: 5", "ir_len: 6"));
+    let card = SimCard::start(Card::new().with_tunnel(FPGA));
+    for command in [&["info"][..], &["list"], &["erase", "config"]] {
+        let said = bench.run(Some(card.address), &[&["--board-file", &without], command].concat());
+        said.failed(4, "the board file has no `riscv_tunnel`");
     }
     // A card with its processor's own port, of which the file says that it is an FPGA's.
     let card = SimCard::start(Card::new());
