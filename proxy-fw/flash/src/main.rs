@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::{self, Write};
 use std::panic;
 use std::process::ExitCode;
 
@@ -28,11 +29,20 @@ fn main() -> ExitCode {
 
 /// The command line makes no sense, or asks for help.
 fn unusable(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() || !usage::wants_json(std::env::args_os().skip(1)) {
-        error.exit()
-    }
-    let failure = usage::failure(error);
-    eprintln!("{}", failure.text(true));
+    let json = usage::wants_json(std::env::args_os().skip(1));
+    let failure = match (error.use_stderr(), json) {
+        (true, true) => usage::failure(error),
+        (true, false) => error.exit(),
+        // Help, which may find no room, as results may.
+        (false, _) => match error.print().and_then(|()| io::stdout().flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                let what = format!("standard output cannot be written: {error}");
+                Failure::new(Kind::Other, what)
+            }
+            _ => return ExitCode::SUCCESS,
+        },
+    };
+    eprintln!("{}", failure.text(json));
     ExitCode::from(failure.kind.exit_code())
 }
 

@@ -25,11 +25,13 @@ struct View {
     text: Option<String>,
     /// Why the card cannot use them.
     wrong: Option<String>,
+    /// Whether the card's program stands still.
+    halted: bool,
 }
 
 impl View {
-    fn new(text: Option<String>, wrong: Option<String>) -> Self {
-        Self { settings: text.as_deref().map(values), text, wrong }
+    fn new(text: Option<String>, wrong: Option<String>, halted: bool) -> Self {
+        Self { settings: text.as_deref().map(values), text, wrong, halted }
     }
 }
 
@@ -77,7 +79,7 @@ fn get(bench: &Bench) -> Outcome<()> {
     let settings = text(&mut card.flash_to_read()?, &board, &probe)?;
     bench.tell_halted(&card);
     let wrong = settings.as_deref().and_then(|text| usable(text).err());
-    let view = View::new(settings, wrong.map(|failure| failure.what));
+    let view = View::new(settings, wrong.map(|failure| failure.what), card.was_halted());
     bench.out.print(&view, |view| match (&view.text, &view.wrong) {
         (None, _) => "no settings: write some with `dxpu-flash config set`".to_owned(),
         (Some(text), None) => text.clone(),
@@ -190,6 +192,7 @@ fn set(
     // What the card could not use is not written.
     usable(&new)?;
     startable(bench, &mut card, &new, old.as_deref().unwrap_or_default())?;
+    check_numbers(bench, &board, &new, old.as_deref().unwrap_or_default())?;
     let is_new = old.as_deref() != Some(&new);
     if is_new {
         let mut flash = card.flash_to_write()?;
@@ -204,8 +207,31 @@ fn set(
         (false, false) => bench.tell_halted(&card),
         (_, true) => {}
     }
-    let view = View::new(Some(new), None);
+    let halted = if is_new { no_start } else { card.was_halted() };
+    let view = View::new(Some(new), None, halted);
     bench.out.print(&view, |view| view.text.clone().unwrap_or_default())
+}
+
+/// Looks for a key that is new among the settings, and whose number means another one to the boot loader:
+/// what it signs would never be started.
+fn check_numbers(bench: &Bench, board: &Board, new: &str, old: &str) -> Outcome<()> {
+    let built_in = bench.keys(Some(board), &Policy::default())?;
+    let old = Policy::of(old);
+    for key in Policy::of(new).keys.iter().filter(|key| !old.keys.contains(key)) {
+        let Some(other) = built_in.iter().find(|other| other.id == key.id) else { continue };
+        if other.key != key.key {
+            let what = format!(
+                "trust: the boot loader was built with another key of the number {}, and goes by that",
+                key.id
+            );
+            return Err(Failure::new(Kind::Input, what).checks(&[
+                "give this key another number, in `trust` and where images are signed (--key-number)",
+                "where the boot loader was built with other keys than the board file has: \
+                 --trust NUMBER=FILE names one, or --board-file a file that has them",
+            ]));
+        }
+    }
+    Ok(())
 }
 
 fn read_text(path: &Path) -> Outcome<String> {

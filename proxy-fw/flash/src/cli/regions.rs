@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use card_image::{BootStore, Layout, Region, SlotId};
+use clap::ValueEnum;
 use embedded_storage::nor_flash::{NorFlash, ReadNorFlash};
 
 use super::args::{Erase, Part, Read};
@@ -64,15 +65,20 @@ pub(super) fn read(bench: &Bench, said: &Read) -> Outcome<()> {
     let cannot = |error: std::io::Error| cannot_write(&said.file, &error);
     files::is_free(&said.file).map_err(cannot)?;
     let mut file = Beside::begin(&said.file).map_err(cannot)?;
-    let bytes = copy(bench, said, |bytes| file.write_all(bytes).map_err(cannot))?;
+    let (bytes, halted) = copy(bench, said, |bytes| file.write_all(bytes).map_err(cannot))?;
     files::is_free(&said.file).and_then(|()| file.finish(&said.file)).map_err(cannot)?;
     // As it is shown: a name need not be UTF-8, JSON is.
     let file = said.file.display().to_string();
-    let body = serde_json::json!({ "file": file, "bytes": bytes });
+    let body = serde_json::json!({ "file": file, "bytes": bytes, "halted": halted });
     bench.out.print(&body, |_| format!("{file}: {bytes} bytes"))
 }
 
-fn copy(bench: &Bench, said: &Read, mut take: impl FnMut(&[u8]) -> Outcome<()>) -> Outcome<u64> {
+/// Reads regions; the bytes of all of them, and whether the card's program stands still.
+fn copy(
+    bench: &Bench,
+    said: &Read,
+    mut take: impl FnMut(&[u8]) -> Outcome<()>,
+) -> Outcome<(u64, bool)> {
     let mut card = bench.card()?;
     let probe = card.probe.clone();
     let regions = regions(said.part, &card.board.layout);
@@ -91,7 +97,7 @@ fn copy(bench: &Bench, said: &Read, mut take: impl FnMut(&[u8]) -> Outcome<()>) 
     bar.finish_and_clear();
     drop(flash);
     bench.tell_halted(&card);
-    Ok(total)
+    Ok((total, card.was_halted()))
 }
 
 pub(super) fn erase(bench: &Bench, said: &Erase) -> Outcome<()> {
@@ -100,6 +106,10 @@ pub(super) fn erase(bench: &Bench, said: &Erase) -> Outcome<()> {
     let regions = regions(said.part, &layout);
     let total: u64 = regions.iter().map(|region| u64::from(region.len)).sum();
     let mut flash = card.flash_to_write()?;
+    let forgotten = match said.part {
+        Part::BootState | Part::All => lowest_security(&mut flash, layout, &probe)?,
+        _ => 0,
+    };
     let slot = match said.part {
         Part::SlotA => Some(SlotId::A),
         Part::SlotB => Some(SlotId::B),
@@ -109,10 +119,40 @@ pub(super) fn erase(bench: &Bench, said: &Erase) -> Outcome<()> {
         give_up(&mut flash, layout, slot, &probe)?;
     }
     erase_regions(&mut flash, &layout, &regions, &probe, bench.out)?;
-    let body = serde_json::json!({ "erased": total });
+    let region = said.part.to_possible_value().expect("all are shown").get_name().to_owned();
+    let body = serde_json::json!({
+        "region": region,
+        "erased": total,
+        "lowest_security_version_forgotten": forgotten,
+        "halted": true,
+    });
     bench.out.print(&body, |_| {
-        format!("{total} bytes are erased; the card is halted, `dxpu-flash reset` starts it")
+        let forgotten = match forgotten {
+            0 => String::new(),
+            lowest => format!("; {}", forgets(lowest)),
+        };
+        format!(
+            "{total} bytes are erased; the card is halted, `dxpu-flash reset` starts it{forgotten}"
+        )
     })
+}
+
+/// The lowest security version that a card runs, which is in its boot state.
+pub(super) fn lowest_security(
+    flash: &mut CardFlash<'_>,
+    layout: Layout,
+    probe: &ProbeName,
+) -> Outcome<u32> {
+    let store = BootStore::open(flash, layout).map_err(|fault| fault.told(probe))?;
+    Ok(store.state().lowest_security.0)
+}
+
+/// What is said of a lowest security version whose record was erased.
+pub(super) fn forgets(lowest: u32) -> String {
+    format!(
+        "the card started no image below security version {lowest}, which is forgotten: it takes older \
+         ones again, until it has run one of that version"
+    )
 }
 
 /// Records that there is nothing to be started in a slot, nor a writing to go on with.

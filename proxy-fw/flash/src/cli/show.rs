@@ -205,6 +205,8 @@ struct Verified {
     bytes: u64,
     /// Whether it is right, and was started and did not say that it is healthy.
     failed: bool,
+    /// Whether the card's program stands still.
+    halted: bool,
 }
 
 impl Verified {
@@ -231,7 +233,11 @@ pub(super) fn verify(bench: &Bench, said: &Verify) -> Outcome<()> {
         _ => what_is_there(bench, &mut card, said.slot),
     };
     bench.tell_halted(&card);
-    bench.out.print(&verified?, |verified| {
+    let mut verified = verified?;
+    for one in &mut verified {
+        one.halted = card.was_halted();
+    }
+    bench.out.print(&verified, |verified| {
         verified.iter().map(Verified::text).collect::<Vec<_>>().join("\n")
     })
 }
@@ -246,7 +252,13 @@ fn against_boot_loader(
     let bytes = in_flash(path, bytes, &card.board)?;
     let at = card.board.layout.boot_loader().start;
     match difference(bench, card, at, &bytes)? {
-        None => Ok(Verified { slot: None, image: None, bytes: bytes.len() as u64, failed: false }),
+        None => Ok(Verified {
+            slot: None,
+            image: None,
+            bytes: bytes.len() as u64,
+            failed: false,
+            halted: false,
+        }),
         Some(at) => Err(other_boot_loader(path, card, at)?),
     }
 }
@@ -325,6 +337,7 @@ fn against_image(
                     image: Some(ImageView::from(&header)),
                     bytes: bytes.len() as u64,
                     failed: matches!(store.state().slot(one), SlotState::Failed { .. }),
+                    halted: false,
                 });
             }
             Some(at) => {
@@ -360,6 +373,7 @@ fn what_is_there(bench: &Bench, card: &mut Card, slot: Option<SlotId>) -> Outcom
             }
             Ok(header) => verified.push(Verified {
                 failed: matches!(state, SlotState::Failed { .. }),
+                halted: false,
                 slot: Some(one.to_string()),
                 image: Some(ImageView::from(&header)),
                 bytes: header.image_len(),

@@ -32,6 +32,8 @@ const NO_BOOT_LOADER: &str = "none is on the card, which starts nothing: write o
 struct Written {
     board: String,
     erased: bool,
+    /// The lowest security version that the card ran, where that was erased; 0 is none.
+    lowest_security_version_forgotten: u32,
     /// Whether the boot loader was written, was there already, or there is none.
     boot_loader: Option<&'static str>,
     slot: Option<String>,
@@ -39,6 +41,8 @@ struct Written {
     resumed_at: Option<u32>,
     version: Option<String>,
     started: bool,
+    /// Whether the card's program stands still.
+    halted: bool,
 }
 
 /// An image that the card will take.
@@ -111,6 +115,8 @@ impl Jobs<'_> {
         let mut flash = card.flash_to_write()?;
         if self.said.erase_all {
             let all = regions::all(&board.layout);
+            written.lowest_security_version_forgotten =
+                regions::lowest_security(&mut flash, board.layout, &probe)?;
             regions::erase_regions(&mut flash, &board.layout, &all, &probe, out)?;
             written.erased = true;
         }
@@ -160,9 +166,16 @@ impl Jobs<'_> {
             Some(seen) => seen.look,
             None => store.look(flash, &requirements).map_err(|fault| fault.told(probe))?,
         };
-        // One that the boot loader does not start: a cut leaves the card what it had.
-        let other = || look.next.map_or(SlotId::A, SlotId::other);
-        let slot = self.said.slot.unwrap_or_else(other);
+        // One that the boot loader does not start: a cut leaves the card what it had. The same command
+        // again finds its image there already, and leaves the other slot what may be gone back to.
+        let is_done = |slot: &SlotId| {
+            let there = state.slot(*slot);
+            there.is_bootable() && there.image() == Some(header.id())
+        };
+        let usual = || {
+            look.next.filter(is_done).unwrap_or_else(|| look.next.map_or(SlotId::A, SlotId::other))
+        };
+        let slot = self.said.slot.unwrap_or_else(usual);
         if !store.may_take(&look, slot, header.id()) {
             return Err(told(StoreError::LastGood(slot)));
         }
@@ -174,8 +187,8 @@ impl Jobs<'_> {
 fn finish(card: &mut Card, no_start: bool, written: &mut Written) -> Outcome<()> {
     if !no_start {
         card.reset()?;
-        written.started = true;
     }
+    (written.started, written.halted) = (!no_start, no_start);
     Ok(())
 }
 
@@ -183,6 +196,9 @@ fn text(written: &Written) -> String {
     let mut lines = Vec::new();
     if written.erased {
         lines.push("erased: boot loader, boot state, settings, both slots".to_owned());
+    }
+    if let lowest @ 1.. = written.lowest_security_version_forgotten {
+        lines.push(regions::forgets(lowest));
     }
     if let Some(how) = written.boot_loader {
         lines.push(format!("boot loader: {how}"));
@@ -273,8 +289,8 @@ pub(super) fn in_flash(path: &Path, bytes: Vec<u8>, board: &Board) -> Outcome<Ve
     }
     board.boot_loader.check(&bytes).map_err(|why| {
         wrong(why.to_string()).check(
-            "give the ELF file of the boot loader, or the file that the firmware's build made of it \
-             (`litex-boot.bin`)",
+            "give the ELF file of the boot loader (`boot`), or the file that the firmware's build makes of \
+             it beside that (`boot.bin`, `litex-boot.bin`)",
         )
     })?;
     Ok(bytes)
@@ -413,7 +429,8 @@ pub(super) fn store_failure(
         // Somebody else has changed the slots meanwhile, or what is recorded of them is wrong.
         error => Failure::new(Kind::Flash, error.to_string())
             .check("give the same command again; `dxpu-flash info` shows what is recorded of the slots")
-            .check("if it stays so: `dxpu-flash erase boot-state`, and the images are taken as new ones"),
+            .check("if it stays so: `dxpu-flash erase boot-state`, and the images are taken as new ones; \
+                    the lowest security version is forgotten with it"),
     }
 }
 

@@ -28,6 +28,8 @@ fn a_new_card_is_filled_checked_and_read() {
     bench.image("first.img", &label("1.0.0"), 20_000);
     let second = bench.image("second.img", &label("1.1.0+7"), 9_000);
     let boot: Vec<u8> = (0..5000_u32).map(|n| (n % 251) as u8).collect();
+    let another = BootLoader::Plain.in_flash(&boot[1..]);
+    let boot = BootLoader::Plain.in_flash(&boot);
     std::fs::write(bench.path("boot"), &boot).unwrap();
     let mut new = Card::new();
     // Somebody had it before.
@@ -60,6 +62,11 @@ fn a_new_card_is_filled_checked_and_read() {
     );
     assert_eq!((&b["state"], id), (&"empty".into(), &"894019".into()));
 
+    // The same once more finds all of it there.
+    let again = run(&["write", "first.img", "--json"]).fine().json();
+    let bytes = &a["image"]["length"];
+    assert_eq!((&again["slot"], &again["resumed_at"]), (&"a".into(), bytes), "{info}");
+
     // The slot that is not in use; the boot loader is there already.
     let wrote = run(&["write", "second.img", "--boot-loader", "boot", "--json"]).fine().json();
     assert_eq!((&wrote["slot"], &wrote["version"]), (&"b".into(), &"1.1.0+7".into()));
@@ -82,7 +89,7 @@ fn a_new_card_is_filled_checked_and_read() {
     run(&["verify", "first.img", "--slot", "b"]).failed(6, other);
     bench.image("third.img", &label("1.2.0"), 5000);
     run(&["verify", "third.img"]).failed(6, "no slot has the image");
-    std::fs::write(bench.path("other"), &boot[1..]).unwrap();
+    std::fs::write(bench.path("other"), another).unwrap();
     run(&["verify", "--boot-loader", "other"]).failed(6, "another boot loader is there than other");
 
     run(&["read", "boot-loader", "copy"]).fine();
@@ -336,6 +343,13 @@ fn what_the_card_would_refuse_is_not_written() {
     std::fs::write(bench.path("elsewhere"), BootLoader::LitexBios.in_flash(&[1; 64])).unwrap();
     let elsewhere = run(&["write", "--boot-loader", "elsewhere"]);
     elsewhere.failed(5, "LiteX's BIOS starts it, and a qemu-virt has none");
+    // What nobody built as one, and one that is cut off: there is no second copy to start with.
+    let boot = BootLoader::Plain.in_flash(&[7; 5000]);
+    for (name, bytes) in [("text", &b"not a boot loader\n"[..]), ("cut", &boot[..3000])] {
+        std::fs::write(bench.path(name), bytes).unwrap();
+        run(&["write", "--boot-loader", name]).failed(5, "no boot loader, or not all of one");
+        run(&["verify", "--boot-loader", name]).failed(5, "no boot loader, or not all of one");
+    }
     run(&["write", "nowhere.img"]).failed(2, "cannot read nowhere.img");
     assert_eq!(card.stop().board.nor(0).steps(), 0, "the flash was left alone");
 }

@@ -1,7 +1,7 @@
 //! What a card's own settings say of images, in the commands that write them and look at them.
 
 use card_image::{AntiDowngrade, BootStore, Decision, Role, SecurityVersion, SlotId};
-use dxpu_flash::image::Label;
+use dxpu_flash::image::{BootLoader, Label};
 use sim_card::Card;
 
 use crate::sim::{Bench, SimCard, board, label};
@@ -62,6 +62,48 @@ fn an_older_image_is_for_cards_whose_settings_allow_it() {
     said.failed(5, "slot b: the image has security version 0");
 }
 
+/// It is in the boot state, and nowhere else.
+#[test]
+fn what_is_forgotten_with_the_boot_state_is_said() {
+    let bench = Bench::new();
+    let card = SimCard::start(repaired(&bench));
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let erased = run(&["erase", "config", "--json"]).fine().json();
+    assert_eq!(erased["lowest_security_version_forgotten"], 0);
+    let text = run(&["erase", "boot-state"]).fine().out;
+    assert!(text.contains("below security version 2, which is forgotten"), "{text}");
+    let erased = run(&["erase", "all", "--json"]).fine().json();
+    assert_eq!((&erased["region"], &erased["halted"]), (&"all".into(), &true.into()));
+    assert_eq!(erased["lowest_security_version_forgotten"], 0, "{erased}");
+    drop(card);
+    let card = SimCard::start(repaired(&bench));
+    let wrote = bench.run(Some(card.address), &["write", "--erase-all", "newer.img", "--json"]);
+    assert_eq!(wrote.fine().json()["lowest_security_version_forgotten"], 2);
+}
+
+/// What it signs would never be started.
+#[test]
+fn a_key_whose_number_means_another_is_refused() {
+    let bench = Bench::new();
+    let card = SimCard::start(Card::new());
+    for name in ["own.pem", "other.pem"] {
+        bench.run(None, &["image", "keygen", name]).fine();
+    }
+    let key = std::fs::read_to_string(bench.path("own.pub")).unwrap();
+    let run = |arguments: &[&str]| bench.run(Some(card.address), arguments);
+    let set = |number: &str| {
+        let trust = format!("trust={number}:{}", key.trim());
+        run(&["config", "set", "name=a", "manager=10.0.0.1:7781", &trust])
+    };
+    set("1").failed(2, "built with another key of the number 0x00000001");
+    set("7").fine();
+    // The boot loader's own, for that matter.
+    let own = include_str!("../../keys/development.pub").trim();
+    run(&["config", "set", &format!("trust=1:{own}")]).fine();
+    let both = ["--trust", "7=own.pub", "--trust", "7=other.pub"];
+    run(&[&both[..], &["verify"]].concat()).failed(2, "two keys with the number 0x00000007");
+}
+
 /// Neither its boot loader nor its program is touched for an image that it does not take.
 #[test]
 fn a_card_that_refuses_an_image_is_left_as_it_was() {
@@ -78,7 +120,7 @@ fn a_card_that_refuses_an_image_is_left_as_it_was() {
     bench.image("older.img", &label("1.0.0"), 3000);
     bench.image("box.img", &secure("3.0.0"), 3000);
     bench.image("host.img", &Label { role: Role::Host, ..secure("3.0.0") }, 3000);
-    std::fs::write(bench.path("boot"), [1; 5000]).unwrap();
+    std::fs::write(bench.path("boot"), BootLoader::Plain.in_flash(&[1; 5000])).unwrap();
     for (image, code, words) in [
         (&["older.img"][..], 5, "has security version 0, the card runs none below 2"),
         (&["box.img"], 2, "places: a box has at most 16 slots, not 20"),
@@ -165,7 +207,10 @@ fn keys_that_the_settings_trust_are_known() {
     // A number of the boot loader's own means that key.
     bench.image("first.img", &label("1.0.0"), 3000);
     run(&["write", "first.img"]).fine();
-    run(&["config", "set", &trust.replace("7:", "1:")]).fine();
+    let trust = trust.replace("7:", "1:");
+    run(&["config", "set", &trust]).failed(2, "built with another key of the number 0x00000001");
+    std::fs::write(bench.path("own.pub"), &public).unwrap();
+    run(&["--trust", "1=own.pub", "config", "set", &trust]).fine();
     run(&["verify", "--slot", "b"]).fine();
     run(&["verify", "--slot", "a"]).failed(5, "which the card does not trust");
 }

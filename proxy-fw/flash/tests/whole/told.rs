@@ -83,6 +83,19 @@ fn a_file_without_an_end_is_not_read_to_it() {
     }
 }
 
+/// What may be in one does not help there.
+#[test]
+fn a_board_file_that_cannot_be_read_is_told_as_any_file() {
+    let bench = Bench::new();
+    let said = bench.run(None, &["--board-file", "nowhere.yaml", "info"]);
+    assert!(said.error.contains("\n  - is its name right?"), "{}", said.error);
+    assert!(!said.error.contains("what a board file has"), "{}", said.error);
+    said.failed(2, "cannot read nowhere.yaml");
+    std::fs::write(bench.path("board.yaml"), "card: {}").unwrap();
+    let said = bench.run(None, &["--board-file", "board.yaml", "info"]);
+    said.failed(2, "what a board file has");
+}
+
 /// The same command once more is what helps: nothing is left that would refuse it.
 #[test]
 fn nothing_is_left_of_what_has_no_room() {
@@ -121,6 +134,17 @@ fn a_wrong_command_line_is_told_as_json_where_json_is_wanted() {
     // Who asks for help gets it, and text stays text.
     assert!(bench.run(None, &["--json", "--help"]).fine().out.contains("Exit codes:"));
     bench.run(None, &["read"]).failed_without_advice(2, "error: the following required arguments");
+}
+
+#[test]
+fn help_that_finds_no_room_is_a_failure() {
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
+        return println!("SKIPPED: there is no /dev/full here");
+    };
+    let said = Bench::new().command(None, &["--help"]).stdout(full).output().unwrap();
+    let error = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{error}");
+    assert!(error.contains("standard output cannot be written"), "{error}");
 }
 
 /// Where there is none, `list` is a failure as every other command; where there is one, not.
