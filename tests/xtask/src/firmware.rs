@@ -59,7 +59,9 @@ pub(crate) const BOOT_LOADERS: [(&str, BootLoader); 2] =
 pub(crate) fn build() -> Result<Done> {
     let Some(toolchain) = Toolchain::find()? else { return Ok(no_toolchain()) };
     let key = OwnKeys::find()?;
-    let security = security_version(std::env::var(SECURITY).ok().as_deref())?;
+    let security = security_version(
+        std::env::var_os(SECURITY).map(|said| said.to_string_lossy().into_owned()),
+    )?;
     let boot_loaders = BOOT_LOADERS.map(|(name, _)| (name, Recorder::Without));
     let firmware = FIRMWARE.map(|Firmware { name, recorder, .. }| (name, recorder));
     let programs: Vec<_> = boot_loaders.into_iter().chain(firmware).collect();
@@ -176,7 +178,7 @@ fn label(board: &str, role: Role, security: SecurityVersion) -> Result<Label> {
 const SECURITY: &str = "DXPU_SECURITY_VERSION";
 
 /// The security version that the environment names, else 0.
-fn security_version(said: Option<&str>) -> Result<SecurityVersion> {
+fn security_version(said: Option<String>) -> Result<SecurityVersion> {
     let Some(said) = said.filter(|said| !said.is_empty()) else { return Ok(SecurityVersion(0)) };
     let number = said.parse();
     let number = number.with_context(|| format!("{SECURITY} has `{said}`: say a whole number"))?;
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_release_can_bar_those_before() {
-        let of = |said: &str| security_version(Some(said));
+        let of = |said: &str| security_version(Some(said.to_owned()));
         assert_eq!(security_version(None).unwrap(), SecurityVersion(0));
         assert_eq!(of("").unwrap(), SecurityVersion(0));
         assert_eq!(of("3").unwrap(), SecurityVersion(3));
