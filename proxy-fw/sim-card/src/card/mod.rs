@@ -8,6 +8,7 @@ mod plic;
 mod spi;
 mod uart;
 mod virt;
+mod virtio;
 
 pub use board::Board;
 pub use flash::{BANKS, FLASH_PART};
@@ -89,6 +90,19 @@ impl Card {
             tck: false,
             resets: 0,
         }
+    }
+
+    /// Puts a network interface with an Ethernet address into one of the eight places for virtio devices
+    /// of QEMU's machine.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such place, or on a LiteX SoC.
+    #[must_use]
+    pub fn with_interface(mut self, place: usize, address: [u8; 6]) -> Self {
+        let Board::Virt(board) = &mut self.board else { panic!("a LiteX SoC has no virtio") };
+        board.plug(place, address);
+        self
     }
 
     /// Puts a further port on the JTAG chain, with so many bits of instruction register.

@@ -6,6 +6,7 @@ use super::flash::{BANKS, Flash};
 use super::plic::Plic;
 use super::spi::Spi;
 use super::uart::Uart;
+use super::virtio::{self, Interface};
 use super::{Finish, lanes};
 use crate::debug::System;
 use crate::iss::{AccessFault, Bus, Interrupts, Width};
@@ -18,8 +19,11 @@ pub const CLINT_BASE: u32 = 0x0200_0000;
 pub const PLIC_BASE: u32 = 0x0c00_0000;
 /// The console, a 16550.
 pub const UART_BASE: u32 = 0x1000_0000;
-/// Eight places for virtio devices, which are empty.
+/// Eight places for virtio devices, which are empty unless an interface is [plugged](Virt::plug) in.
 pub const VIRTIO_BASE: u32 = 0x1000_1000;
+/// So many, and bytes of each.
+const VIRTIO_PLACES: usize = 8;
+const VIRTIO_PLACE: u32 = 0x1000;
 /// The SPI block of the card's register map; chip select n is bank n of the flash.
 pub const SPI_BASE: u32 = 0x1001_0000;
 /// The flash, one bank behind the other. The core's first instruction is its first word.
@@ -41,6 +45,8 @@ const FLASH_LAST: u32 = FLASH_BASE + BANKS as u32 * FLASH_BANK - 1;
 
 /// Interrupt source of the console.
 const UART_SOURCE: u32 = 10;
+/// That of the first place for virtio devices; the others have those behind it.
+const VIRTIO_SOURCE: u32 = 1;
 
 /// Everything but the core.
 #[derive(Debug)]
@@ -58,6 +64,7 @@ pub struct Virt {
     uart: Uart,
     spi: Spi,
     flash: Flash,
+    interfaces: [Option<Interface>; VIRTIO_PLACES],
 }
 
 impl Virt {
@@ -74,7 +81,44 @@ impl Virt {
             uart: Uart::default(),
             spi: block(),
             flash: Flash::new(),
+            interfaces: Default::default(),
         }
+    }
+
+    /// Puts a network interface with an Ethernet address into one of the places for virtio devices.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such place.
+    pub fn plug(&mut self, place: usize, address: [u8; 6]) {
+        self.interfaces[place] = Some(Interface::new(address));
+        self.touched = true;
+    }
+
+    /// A frame comes to the interface at a place, where it waits until the driver has room for it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no interface.
+    pub fn deliver(&mut self, place: usize, frame: Vec<u8>) {
+        let interface = self.interfaces[place].as_mut().expect("an interface");
+        interface.deliver(frame, &mut self.ram);
+        self.touched = true;
+    }
+
+    /// What the interface at a place sent since this was last asked: each frame, and the tick of it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no interface.
+    pub fn take_sent(&mut self, place: usize) -> Vec<(u64, Vec<u8>)> {
+        self.interfaces[place].as_mut().expect("an interface").take_sent()
+    }
+
+    /// Frames that came and were lost, of all interfaces.
+    #[must_use]
+    pub fn frames_lost(&self) -> u64 {
+        self.interfaces.iter().flatten().map(Interface::lost).sum()
     }
 
     /// Ticks since power came on.
@@ -127,6 +171,10 @@ impl Virt {
         // What is accessed by a probe may be seen late by what waits, but not missed.
         self.touched = self.finished.is_some();
         self.plic.set_line(UART_SOURCE, self.uart.interrupt());
+        for (source, interface) in (VIRTIO_SOURCE..).zip(&self.interfaces) {
+            let asserted = interface.as_ref().is_some_and(Interface::interrupt);
+            self.plic.set_line(source, asserted);
+        }
         let due = self.clint.due();
         let timer = self.ticks >= due;
         self.timer_due = if timer { u64::MAX } else { due };
@@ -159,7 +207,13 @@ impl Virt {
             }
             PLIC_BASE..=PLIC_LAST if width == Width::Word => Ok(self.plic.read(at - PLIC_BASE)),
             UART_BASE..=UART_LAST => Ok(self.uart.read(at - UART_BASE).into()),
-            VIRTIO_BASE..=VIRTIO_LAST => lanes(at, width, |at| Ok(empty_virtio(at & 0xfff))),
+            VIRTIO_BASE..=VIRTIO_LAST => {
+                let (place, register) = virtio_place(at);
+                match &self.interfaces[place] {
+                    Some(interface) => interface.read(register, width),
+                    None => lanes(register, width, |register| Ok(virtio::empty(register))),
+                }
+            }
             SPI_BASE..=SPI_LAST if width == Width::Word => self.spi.read(at - SPI_BASE),
             FLASH_BASE..=FLASH_LAST if self.spi.window_is_open() => {
                 lanes(at, width, |at| Ok(self.flash.read(at - FLASH_BASE, self.ticks)))
@@ -186,7 +240,13 @@ impl Virt {
                 self.uart.write(at - UART_BASE, value as u8);
                 Ok(())
             }
-            VIRTIO_BASE..=VIRTIO_LAST => Ok(()),
+            VIRTIO_BASE..=VIRTIO_LAST => {
+                let (place, register) = virtio_place(at);
+                if let Some(interface) = &mut self.interfaces[place] {
+                    interface.write(register, value, &mut self.ram, self.ticks);
+                }
+                Ok(())
+            }
             SPI_BASE..=SPI_LAST if width == Width::Word => {
                 self.spi.write(at - SPI_BASE, value, &mut self.flash, self.ticks)
             }
@@ -199,19 +259,15 @@ impl Virt {
     }
 }
 
+/// The place for virtio devices that an address is of, and the register there.
+fn virtio_place(at: u32) -> (usize, u32) {
+    let offset = at - VIRTIO_BASE;
+    ((offset / VIRTIO_PLACE) as usize, offset % VIRTIO_PLACE)
+}
+
 /// The SPI block after a reset.
 fn block() -> Spi {
     Spi::new(FLASH_BASE, FLASH_BANK * BANKS as u32)
-}
-
-/// A place without device (virtio 1.2, section 4.2.2): magic value, version, device 0, vendor.
-fn empty_virtio(register: u32) -> u32 {
-    match register {
-        0x0 => 0x7472_6976,
-        0x4 => 2,
-        0xc => 0x554d_4551,
-        _ => 0,
-    }
 }
 
 impl Bus for Virt {
@@ -264,6 +320,7 @@ impl System for Virt {
         self.uart.reset();
         self.spi = block();
         self.flash.reset(self.ticks);
+        self.interfaces.iter_mut().flatten().for_each(Interface::reset);
         self.finished = None;
         self.touched = true;
     }
