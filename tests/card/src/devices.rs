@@ -7,7 +7,7 @@ use device_models::{Classes, Device, ResetKind};
 use proxy_core::boxes::SlotSignal;
 use proxy_core::link::ClassSet;
 use proxy_daemon::stop::Stop;
-use soc::board::{PcieSide, SlotWire};
+use soc::board::{EthernetMac, PcieSide, SlotWire};
 use soc::records::{Beside, Body, RecordPort, Windows};
 use std::time::{Duration, Instant};
 use tlp_codec::tlp::{Class, MAX_TLP};
@@ -22,38 +22,39 @@ const BATCH: usize = 64;
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Devices in slots, at the end of a wire.
-pub struct Devices {
-    port: RecordPort<StreamMac>,
+pub struct Devices<M> {
+    port: RecordPort<M>,
     seats: Vec<Seated>,
-    origin: Instant,
     /// How many of the devices the card was told of since it was met.
     told: usize,
     /// Times that it was met.
     met: u64,
 }
 
-impl Devices {
-    /// Devices at a socket.
-    pub fn new(mac: StreamMac, seats: Vec<Seated>) -> Self {
-        let highest = seats.iter().map(|seat| seat.slot.get()).max().unwrap_or(1);
-        let port = RecordPort::new(mac, 1..=highest, WINDOWS);
-        Self { port, seats, origin: Instant::now(), told: 0, met: 0 }
-    }
-
+impl Devices<StreamMac> {
     /// Serves until told to stop, or the card is gone.
     pub fn run(&mut self, stop: &Stop) {
+        let origin = Instant::now();
         while !stop.requested() && !self.port.mac().is_closed() {
-            if !self.turn() {
+            if !self.turn(origin.elapsed()) {
                 self.port.mac().wait(LONGEST_SLEEP);
             }
         }
     }
+}
 
-    /// One turn. Whether there was anything.
-    pub fn turn(&mut self) -> bool {
+impl<M: EthernetMac> Devices<M> {
+    /// Devices at a wire.
+    pub fn new(mac: M, seats: Vec<Seated>) -> Self {
+        let highest = seats.iter().map(|seat| seat.slot.get()).max().unwrap_or(1);
+        let port = RecordPort::new(mac, 1..=highest, WINDOWS);
+        Self { port, seats, told: 0, met: 0 }
+    }
+
+    /// One turn, so long after the first. Whether there was anything.
+    pub fn turn(&mut self, now: Duration) -> bool {
         self.port.look();
         let mut busy = self.introduce();
-        let now = self.origin.elapsed();
         while let Some((at, beside)) = self.port.beside() {
             busy = true;
             let seat = self.seats.iter_mut().find(|seat| seat.slot.get() == at.0);
@@ -99,8 +100,8 @@ impl Devices {
     }
 }
 
-fn feed(
-    port: &mut RecordPort<StreamMac>,
+fn feed<M: EthernetMac>(
+    port: &mut RecordPort<M>,
     at: SlotWire,
     device: &mut dyn Device,
     now: Duration,
@@ -115,8 +116,8 @@ fn feed(
     true
 }
 
-fn drain(
-    port: &mut RecordPort<StreamMac>,
+fn drain<M: EthernetMac>(
+    port: &mut RecordPort<M>,
     at: SlotWire,
     device: &mut dyn Device,
     now: Duration,

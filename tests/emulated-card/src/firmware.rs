@@ -10,7 +10,7 @@ use std::process::Command;
 /// The folder that they are in, below cargo's target folder.
 const FOLDER: &str = "bare-metal/riscv32imac-unknown-none-elf/card";
 
-/// Boot loader and images, and an emulator that runs them.
+/// Boot loader and images, and which emulator runs them.
 #[derive(Clone, Debug)]
 pub struct Firmware {
     folder: PathBuf,
@@ -25,6 +25,20 @@ impl Firmware {
     ///
     /// What is missing for an emulated card, and how to get it.
     pub fn find() -> Result<Self> {
+        let found = Self::find_images()?;
+        let Ok(output) = Command::new(QEMU).arg("--version").output() else {
+            bail!("{QEMU} is not there: install the package qemu-system-misc");
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        Ok(Self { emulator: said.lines().next().unwrap_or(QEMU).to_owned(), ..found })
+    }
+
+    /// As [`find`](Self::find), for a card that needs no emulator, such as the simulated one.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, and how to get it.
+    pub fn find_images() -> Result<Self> {
         let folder = match std::env::var_os("DXPU_FIRMWARE") {
             Some(folder) => PathBuf::from(folder),
             None => built(&own_folder()?),
@@ -33,12 +47,7 @@ impl Firmware {
             let folder = folder.display();
             bail!("there is no firmware in {folder}: `cargo xtask firmware` builds it");
         }
-        let Ok(output) = Command::new(QEMU).arg("--version").output() else {
-            bail!("{QEMU} is not there: install the package qemu-system-misc");
-        };
-        let said = String::from_utf8_lossy(&output.stdout);
-        let emulator = said.lines().next().unwrap_or(QEMU).to_owned();
-        Ok(Self { folder, emulator })
+        Ok(Self { folder, emulator: String::new() })
     }
 
     /// The folder that all of it is in.
@@ -47,7 +56,7 @@ impl Firmware {
         &self.folder
     }
 
-    /// What the emulator says that it is, with its version.
+    /// What the emulator says that it is, with its version; nothing where none was looked for.
     #[must_use]
     pub fn emulator(&self) -> &str {
         &self.emulator

@@ -359,7 +359,7 @@ impl World {
             let path = PathAddress::Ethernet { mac: mac(other), vlan: None };
             let peer = Peer {
                 node: net::node(other),
-                incarnation: incarnation(other),
+                incarnation: self.net.incarnation(other),
                 paths: [path].into_iter().collect(),
                 mtu: 1500,
             };

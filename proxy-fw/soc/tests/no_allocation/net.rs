@@ -1,4 +1,5 @@
-//! The network: a switch with cards at it, a DHCP server, and a manager's end of TCP.
+//! The network: a switch with cards at it, a DHCP server, and a manager's end of TCP. `tests/card` has it
+//! between simulated cards (`tests/cost`).
 
 use proxy_core::control::{
     CONTROL_VERSION, ControlError, Decoded, FromProxy, OperationId, Reply, Request, Term, ToProxy,
@@ -79,8 +80,9 @@ struct Connection {
     /// Bytes that came and are no whole message yet, and those that have to go.
     incoming: Vec<u8>,
     outgoing: VecDeque<u8>,
-    /// Which card it is, when it has said so.
+    /// Which card it is, and in which life, when it has said so.
     card: Option<usize>,
+    incarnation: u32,
 }
 
 /// All of it.
@@ -127,6 +129,7 @@ impl Net {
                 incoming: Vec::new(),
                 outgoing: VecDeque::new(),
                 card: None,
+                incarnation: 0,
             })
             .collect();
         Self {
@@ -286,7 +289,7 @@ impl Net {
                 match message {
                     FromProxy::Hello(hello) => {
                         let card: usize = hello.name.parse().expect("cards have numbers");
-                        connection.card = Some(card);
+                        (connection.card, connection.incarnation) = (Some(card), hello.incarnation);
                         self.joined += 1;
                         connection.say(&ToProxy::Welcome(Welcome {
                             version: CONTROL_VERSION,
@@ -310,6 +313,11 @@ impl Net {
     fn connection(&mut self, card: usize) -> &mut Connection {
         let connection = self.connections.iter_mut().find(|one| one.card == Some(card));
         connection.expect("the card has joined")
+    }
+
+    /// The number of a card's life, as it has told it.
+    pub(super) fn incarnation(&mut self, card: usize) -> u32 {
+        self.connection(card).incarnation
     }
 
     /// Whether all cards have joined.
