@@ -18,7 +18,6 @@ pub const QEMU: &str = "qemu-system-riscv32";
 pub struct Network {
     folder: PathBuf,
     outlive: bool,
-    counting: bool,
     /// Cables with something in them that misbehaves.
     bad: BTreeSet<usize>,
 }
@@ -42,8 +41,7 @@ impl Network {
     ///
     /// When QEMU does not start.
     pub fn start(folder: &Path, cards: usize, outlive: bool) -> Result<(Self, Daemon)> {
-        let network =
-            Self { folder: folder.to_owned(), outlive, counting: false, bad: BTreeSet::new() };
+        let network = Self { folder: folder.to_owned(), outlive, bad: BTreeSet::new() };
         let mut command = Command::new(QEMU);
         command.args(["-M", "none", "-nodefaults", "-display", "none", "-monitor", "none"]);
         command.args(["-netdev", "user,id=here", "-netdev", "hubport,id=h,hubid=0,netdev=here"]);
@@ -59,12 +57,6 @@ impl Network {
         }
         let daemon = Daemon::start("network", folder, command, outlive)?;
         Ok((network, daemon))
-    }
-
-    /// Whether cards that are started from now on count instructions: one is a cycle of theirs,
-    /// and a nanosecond. What a stretch of code takes is the same then each time.
-    pub fn count_instructions(&mut self, counting: bool) {
-        self.counting = counting;
     }
 
     /// Puts relays into a card's cable, before the card is started. They let everything through
@@ -175,9 +167,6 @@ impl Network {
         let gdb = self.folder.join(format!("{name}.gdb"));
         let socket = format!("socket,id=gdb,server=on,wait=off,path={}", gdb.display());
         command.args(["-chardev", &socket, "-gdb", "chardev:gdb"]);
-        if self.counting {
-            command.args(["-icount", "shift=0"]);
-        }
         let fabric = format!(
             "dgram,id=f,local.type=unix,local.path={},remote.type=unix,remote.path={}",
             near.display(),

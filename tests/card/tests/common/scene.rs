@@ -33,8 +33,6 @@ pub(crate) struct Scene {
 pub(crate) enum Cards {
     /// As they are.
     Plain,
-    /// Their clocks and counts of cycles go with their instructions.
-    Counting,
     /// With something in their cables that can misbehave; the seed says how.
     BadCables(u64),
     /// Their fabric's frames in this VLAN, and a watch at their cables.
@@ -143,7 +141,6 @@ impl Scene {
         scene.until_there(&scene.path("host-side"))?;
 
         let (mut network, process) = Network::start(scene.folder.path(), 2, false)?;
-        network.count_instructions(cards == Cards::Counting);
         scene.daemons.push(process);
         let sides = [("card-box", Role::Box, "box-side"), ("card-host", Role::Host, "host-side")];
         for (cable, (name, role, side)) in sides.into_iter().enumerate() {
@@ -155,7 +152,7 @@ impl Scene {
             let (seed, vlan) = match cards {
                 Cards::BadCables(seed) => (Some(seed), None),
                 Cards::InVlan(vlan) => (Some(0), Some(vlan)),
-                Cards::Plain | Cards::Counting | Cards::Tapped => (None, None),
+                Cards::Plain | Cards::Tapped => (None, None),
             };
             if let Some(seed) = seed {
                 scene.cables.push(network.make_bad(cable, seed + 2 * cable as u64)?);
