@@ -243,6 +243,10 @@ pub(crate) struct Work {
     /// Whether operating systems have error messages come to them.
     #[serde(default)]
     pub(crate) errors: bool,
+    /// Whether model devices have power states, D0 and D3hot, and without Bus Master Enable send nothing
+    /// that they had begun with, either.
+    #[serde(default)]
+    pub(crate) power_states: bool,
     /// What TLPs say beside what they do.
     #[serde(default)]
     pub(crate) dress: Dress,
@@ -382,6 +386,16 @@ pub(crate) enum Kind {
     /// An operating system resets one function of a device (function-level reset), and begins anew
     /// with that.
     FunctionReset,
+    /// Bus Master Enable of a function, or of the port that it is behind, is off for a while. This and
+    /// the next ones come in the middle of work, or when a driver has brought its own to an end.
+    BusMasterOff,
+    /// Memory Space Enable is.
+    MemoryOff,
+    /// A function, or the port that it is behind, is in D3hot for a while.
+    PowerDown,
+    /// A function's registers are moved within its port's window. Its driver leaves them alone
+    /// meanwhile; what the function was told to do goes on.
+    RegistersMove,
     /// A device is pulled out of its slot, and put back.
     DevicePulled,
     /// A device answers nothing.
@@ -457,6 +471,7 @@ built_in![
     "paths",
     "peers",
     "functions",
+    "configuration",
     "lending",
     "operator",
     "kinds",

@@ -3,6 +3,7 @@
 
 use crate::device::Wrong;
 use crate::host::driver::Task;
+use crate::host::os::{Change, Setting};
 use crate::network::Cables;
 use crate::profile::{Fabric, Kind, Profile, Trouble};
 use crate::random::{Drawer, Random};
@@ -106,6 +107,12 @@ pub(crate) enum Act {
     FunctionReset {
         host: usize,
         port: usize,
+    },
+    /// A setting of a device, or of the port that it is behind, is changed, and changed back.
+    Changes {
+        host: usize,
+        port: usize,
+        change: Change,
     },
     DevicePulled {
         at_box: usize,
@@ -250,7 +257,8 @@ fn fits(act: &Act, fabric: &Fabric) -> bool {
         | Act::HostReboot { host, .. }
         | Act::RootManner { host, .. }
         | Act::BusReset { host, .. }
-        | Act::FunctionReset { host, .. } => host < fabric.hosts,
+        | Act::FunctionReset { host, .. }
+        | Act::Changes { host, .. } => host < fabric.hosts,
         Act::Storm { cables, .. } | Act::DelaySpike { cables, .. } | Act::Pause { cables } => {
             match cables {
                 Cables::From { node, path }
@@ -308,6 +316,11 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
     let late_us = |random: &mut Random| random.between(low * 1000 + 10, high * 1000);
     let long = |random: &mut Random| random.between(fault.late_ms[0], fault.late_ms[1]);
     let manner = |manner| Act::Manner { at_box, slot, manner };
+    let changes = |setting, random: &mut Random| {
+        let of_port = setting != Setting::Place && random.chance(500_000);
+        let change = Change { setting, of_port, gently: random.chance(400_000) };
+        Act::Changes { host, port: random.below(64) as usize, change }
+    };
     match fault.kind {
         Kind::Storm => Act::Storm { cables, trouble: fault.trouble },
         Kind::DelaySpike => Act::DelaySpike { cables, delay_us: random.between(500, 60_000) },
@@ -333,6 +346,10 @@ fn draw(fault: &crate::profile::FaultKind, profile: &Profile, random: &mut Rando
         Kind::HostReboot => Act::HostReboot { host, perst: random.chance(500_000) },
         Kind::BusReset => Act::BusReset { host, port: random.below(64) as usize },
         Kind::FunctionReset => Act::FunctionReset { host, port: random.below(64) as usize },
+        Kind::BusMasterOff => changes(Setting::BusMaster, random),
+        Kind::MemoryOff => changes(Setting::Memory, random),
+        Kind::PowerDown => changes(Setting::Power, random),
+        Kind::RegistersMove => changes(Setting::Place, random),
         Kind::DevicePulled => Act::DevicePulled { at_box, slot },
         Kind::DeviceHangs => manner(Bad::Hangs),
         Kind::DeviceStuck => manner(Bad::Stuck),
@@ -453,6 +470,18 @@ mod tests {
         let stuck = |act: &Act, _: &Fabric| matches!(act, Act::Manner { manner: Bad::Stuck, .. });
         for name in ["hung", "peers", "storm", "day"] {
             assert!(is_drawn(name, stuck), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_are_changed_of_functions_and_of_ports_gently_and_roughly() {
+        for setting in [Setting::BusMaster, Setting::Memory, Setting::Power, Setting::Place] {
+            for (of_port, gently) in [(false, false), (false, true), (true, false), (true, true)] {
+                let wanted = Change { setting, of_port, gently };
+                let changes = |act: &Act, _: &Fabric| matches!(act, Act::Changes { change, .. } if *change == wanted);
+                let there_is = setting != Setting::Place || !of_port;
+                assert_eq!(is_drawn("configuration", changes), there_is, "{wanted:?}");
+            }
         }
     }
 

@@ -64,6 +64,25 @@ fn further_functions_do_work() {
 }
 
 #[test]
+fn settings_change_in_the_middle_of_work() {
+    let wanted = [
+        ("functions without bus master", 5),
+        ("functions without memory space", 5),
+        ("functions in D3hot", 5),
+        ("functions whose registers were moved", 5),
+        ("ports without bus master", 5),
+        ("ports without memory space", 5),
+        ("ports in D3hot", 5),
+        ("requests to devices behind closed windows", 100),
+        ("requests to functions that do not decode", 100),
+        ("reads and atomics of devices that their port refused", 20),
+        ("requests that functions held back", 20),
+        ("transfers that were lost", 20),
+    ];
+    check("configuration", &wanted);
+}
+
+#[test]
 fn root_complexes_do_not_take_everything() {
     check("calm", &[("TLPs past what a root complex did not take", 100)]);
 }

@@ -130,6 +130,8 @@ pub(super) struct Engine {
     waiting: VecDeque<Command>,
     transfers: Vec<Transfer>,
     begun: u64,
+    /// Failed while it might not say so: the interrupts are still to be sent.
+    failed: Vec<(Command, u8)>,
 }
 
 impl Part {
@@ -139,7 +141,12 @@ impl Part {
 
 impl Engine {
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.transfers.is_empty()
+        self.waiting.is_empty() && self.transfers.is_empty() && self.failed.is_empty()
+    }
+
+    /// Commands that are not done.
+    pub(super) fn going(&self) -> u32 {
+        (self.waiting.len() + self.transfers.len() + self.failed.len()) as u32
     }
 }
 
@@ -155,6 +162,9 @@ impl Model {
     pub(crate) fn work(&mut self) {
         if self.engine.is_idle() || !self.config.masters() {
             return;
+        }
+        for (command, class) in std::mem::take(&mut self.engine.failed) {
+            self.interrupt(command, class);
         }
         while self.engine.transfers.len() < TRANSFERS
             && let Some(command) = self.engine.waiting.pop_front()
@@ -352,7 +362,12 @@ impl Model {
             self.engine.transfers.remove(place);
             let (address, message) = command.interrupt;
             let interrupt = (address, message | FAILED);
-            self.interrupt(Command { interrupt, ..command }, class);
+            let command = Command { interrupt, ..command };
+            if self.config.may_ask() {
+                self.interrupt(command, class);
+            } else {
+                self.engine.failed.push((command, class));
+            }
             return Ok(());
         }
         let of_peer = is_registers(command.address);

@@ -21,8 +21,8 @@ pub(crate) use config::ID;
 pub(crate) use drive::{CAPACITY, Drive, Medium};
 pub(crate) use engine::{Command, FAILED, Job, Part, WRONG};
 pub(crate) use model::{
-    BLOCK, BLOCK_SEED, COMMANDS, COMPARED, COUNTER, DOORBELL, Model, NARROW, PART, PARTS, RUNG,
-    SAY, SWAP, block_seed, part,
+    BLOCK, BLOCK_SEED, COMMANDS, COMPARED, COUNTER, DOORBELL, GOING, Model, NARROW, PART, PARTS,
+    RUNG, SAY, SWAP, block_seed, part,
 };
 pub(crate) use says::{LONGEST as LONGEST_MESSAGE, SAYINGS};
 pub(crate) use wrong::Wrong;
@@ -108,11 +108,13 @@ pub(crate) struct End {
     /// What it asked for and has no answer to.
     pub(crate) requests: Requests<Errand>,
     manner: Manner,
+    /// How often it held a request back that it had begun with.
+    pub(crate) held_back: u64,
 }
 
 impl End {
     fn new() -> Self {
-        Self { out: Egress::new(), requests: Requests::new(), manner: Manner::Good }
+        Self { out: Egress::new(), requests: Requests::new(), manner: Manner::Good, held_back: 0 }
     }
 
     /// Everything is forgotten that was on its way.
@@ -159,6 +161,22 @@ impl Device {
         }
     }
 
+    /// Whether it may ask for memory now. A drive asks for nothing else than what it was told to.
+    pub(crate) fn may_ask(&self) -> bool {
+        match self {
+            Self::Model(model) => model.config.may_ask(),
+            Self::Drive(_) => true,
+        }
+    }
+
+    /// Requests by an address that it did not decode, and how often it held back a request of its own.
+    pub(crate) fn unheard(&self) -> [u64; 2] {
+        match self {
+            Self::Model(model) => [model.unheard, model.end.held_back],
+            Self::Drive(_) => [0; 2],
+        }
+    }
+
     /// Whether it takes nothing.
     pub(crate) fn is_stuck(&mut self) -> bool {
         self.end().manner == Manner::Stuck
@@ -202,6 +220,13 @@ impl Device {
         }
     }
 
+    /// Its proxy takes a request of its own.
+    pub(crate) fn asks(&mut self) {
+        if let Self::Model(model) = self {
+            model.asks();
+        }
+    }
+
     /// Its proxy took something: it goes on.
     pub(crate) fn work(&mut self, now: Instant) {
         match self {
@@ -213,7 +238,7 @@ impl Device {
     /// Whether all that it got so far was right, as far as it can tell.
     pub(crate) fn check(&self) -> Verdict {
         match self {
-            Self::Model(_) => Ok(()),
+            Self::Model(model) => model.check(),
             Self::Drive(drive) => drive.check(),
         }
     }

@@ -11,6 +11,7 @@
 //! | 0x120 | for compare and swap, 8 bytes |
 //! | 0x128 | what the block holds is made from this |
 //! | 0x12c | which message it is to send |
+//! | 0x130 | how many commands of the DMA engine are not done |
 //! | 0x200 | commands of the DMA engine |
 //! | 0x300 – 0x3ff | a block of bytes that is only read |
 //! | 0x800 – 0xfff | memory for other devices, a part for each port of the host |
@@ -23,7 +24,7 @@ use crate::egress::{Egress, Piece, completion, pieces, written};
 use crate::host::HOST_ID;
 use crate::host::memory::NOWHERE;
 use crate::late::{DOUBLES_US, Late};
-use crate::oracle::Verdict;
+use crate::oracle::{Verdict, Violation};
 use crate::pattern;
 use crate::profile::Work;
 use crate::random::{Drawer, Random, mix};
@@ -44,6 +45,7 @@ pub(crate) const SWAP: u64 = 0x118;
 pub(crate) const COMPARED: u64 = 0x120;
 pub(crate) const BLOCK_SEED: u64 = 0x128;
 pub(crate) const SAY: u64 = 0x12c;
+pub(crate) const GOING: u64 = 0x130;
 pub(crate) const COMMANDS: u64 = 0x200;
 /// Where the block is, and its bytes.
 pub(crate) const BLOCK: (u64, u64) = (0x300, 0x100);
@@ -98,6 +100,10 @@ pub(crate) struct Model {
     /// to be ready.
     random: Random,
     pub(super) dresser: Dresser,
+    /// Requests by an address that it does not decode.
+    pub(super) unheard: u64,
+    /// It asked while it waited for as long as it has by itself.
+    impatient: bool,
 }
 
 impl Model {
@@ -114,7 +120,15 @@ impl Model {
             function: function as u8,
             wire: false,
             errors: work.errors,
-            config: Config::new(serial, functions > 1, mix(seed ^ mix(serial)) & 1 != 0),
+            config: Config::new(
+                serial,
+                [
+                    functions > 1,
+                    mix(seed ^ mix(serial)) & 1 != 0,
+                    work.power_states,
+                    mix(seed ^ mix(serial)) & 2 != 0,
+                ],
+            ),
             cells: [0; CELLS as usize * 4],
             area: [0; PARTS * PART as usize],
             rung: 0,
@@ -128,6 +142,8 @@ impl Model {
             ready_at: Instant::ZERO,
             random: Random::stream(seed, Drawer::Answer, serial),
             dresser: Dresser::new(work.dress, seed, serial << 4 | function as u64),
+            unheard: 0,
+            impatient: false,
         }
     }
 
@@ -195,8 +211,26 @@ impl Model {
         Ok(was_reset)
     }
 
+    /// Its proxy sets how long it waits for answers: longer than that proxy does.
+    pub(super) fn check(&self) -> Verdict {
+        if self.impatient {
+            let what = "a device asks its host, and gives up sooner than its proxy lets it";
+            return Err(Violation::new(3, what));
+        }
+        Ok(())
+    }
+
+    /// A request of it is taken.
+    pub(super) fn asks(&mut self) {
+        self.impatient |= self.config.is_impatient();
+    }
+
     fn write(&mut self, packet: &Packet<&[u8]>) {
-        if packet.tlp_type() != TlpType::MWr || !self.config.decodes_memory() {
+        if packet.tlp_type() != TlpType::MWr {
+            return;
+        }
+        if !self.config.decodes(packet.address()) {
+            self.unheard += 1;
             return;
         }
         let at = packet.address() & 0xfff;
@@ -251,20 +285,20 @@ impl Model {
                 let register = packet.register().into();
                 // The completion leaves before the reset begins.
                 self.answer(now, packet, CplStatus::Success, &[]);
-                if self.config.write(register, enables, packet.payload()) == Written::FunctionReset
-                {
+                if self.config.write(register, enables, packet.payload()) != Written::Nothing {
                     self.function_reset(now);
                     return true;
                 }
                 self.end.requests.use_ten_bits(self.config.ten_bit_tags());
             }
-            TlpType::MRd if self.config.decodes_memory() => {
+            TlpType::MRd if self.config.decodes(packet.address()) => {
                 let length = usize::from(packet.length_dw()) * 4;
                 let mut data = vec![0; length];
                 match at as u64 {
                     RUNG => {
                         data[..4].copy_from_slice(&std::mem::take(&mut self.rung).to_le_bytes())
                     }
+                    GOING => data[..4].copy_from_slice(&self.engine.going().to_le_bytes()),
                     AREA.. => {
                         let place = &self.area[at - AREA as usize..];
                         data.iter_mut().zip(place).for_each(|(to, byte)| *to = *byte);
@@ -279,13 +313,18 @@ impl Model {
                 }
                 self.answer_read(now, packet, &data);
             }
-            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas if self.config.decodes_memory() => {
+            TlpType::FetchAdd | TlpType::Swap | TlpType::Cas
+                if self.config.decodes(packet.address()) =>
+            {
                 match self.atomic(packet) {
                     Some(old) => self.answer(now, packet, CplStatus::Success, &old),
                     None => self.answer(now, packet, CplStatus::UnsupportedRequest, &[]),
                 }
             }
-            _ => self.answer(now, packet, CplStatus::UnsupportedRequest, &[]),
+            _ => {
+                self.unheard += u64::from(!by_number);
+                self.answer(now, packet, CplStatus::UnsupportedRequest, &[]);
+            }
         }
         false
     }

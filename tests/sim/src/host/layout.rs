@@ -9,6 +9,10 @@ use tlp_codec::ids::Bdf;
 const WINDOW: u64 = 0x10_0000;
 /// Bytes of a function's registers.
 const REGISTERS: u64 = 0x1000;
+/// From one place of all functions' registers in a window to the next one.
+pub(crate) const PLACE: u64 = 0x1_0000;
+/// Places in a window.
+pub(crate) const PLACES: u64 = WINDOW / PLACE;
 /// All windows of all hosts are here, or above 4 GB here.
 const LOWEST: u64 = 0x8000_0000;
 const HIGHEST: u64 = 0x40_0000_0000;
@@ -122,7 +126,7 @@ impl Layout {
 
 /// The function that has registers at an address, wherever the windows are.
 pub(crate) fn function_at(address: u64) -> usize {
-    (address % WINDOW / REGISTERS) as usize
+    (address % PLACE / REGISTERS) as usize
 }
 
 /// Whether an address is one of registers below 4 GB, in any layout.

@@ -2,6 +2,7 @@
 //! devices, in the way of Linux's pciehp, one configuration access after the other for each port.
 
 mod boot;
+mod change;
 mod devices;
 mod hotplug;
 
@@ -15,6 +16,8 @@ use crate::oracle::Verdict;
 use crate::oracle::blocks::Drives;
 use crate::oracle::completion::Completed;
 use crate::profile::{Dress, Profile};
+pub(crate) use change::{Change, GateWrite, Setting};
+use change::{Changing, NO_SOFT_RESET};
 use devices::{CLASS, DRIVE_CLASS, DRIVE_ID};
 use hotplug::Light;
 use proxy_core::limits::MAX_PAYLOAD_OFFERED;
@@ -42,6 +45,20 @@ pub(crate) enum Then {
     AccessControl {
         behind: usize,
         bits: u16,
+    },
+    /// That register of a port, on which it depends what passes it, holds what was written; it is the
+    /// last write of a change.
+    Gate {
+        behind: usize,
+        write: GateWrite,
+        ends: Option<u32>,
+    },
+    /// Whether it is reset between power states is here.
+    Power,
+    /// A setting of a function is changed, or changed back.
+    Changed {
+        id: u32,
+        ends: bool,
     },
     /// The function is in reset.
     FunctionReset,
@@ -99,6 +116,8 @@ struct OsPort {
     kind: Kind,
     /// Its registers are above 4 GB.
     high: bool,
+    /// It is reset when it comes back from D3hot.
+    forgets: bool,
     script: VecDeque<Access>,
     busy: bool,
     /// An interrupt came while the slot's status was being read.
@@ -111,6 +130,8 @@ struct OsPort {
     /// Counts up with each stage, so that a timer of an earlier one is known.
     turn: u32,
     driver: Option<Driver>,
+    /// What is being changed: of the function, or with the first one of the port.
+    changing: Option<Changing>,
     /// When the driver is to be woken, if that is planned.
     wakes: Option<Instant>,
 }
@@ -143,6 +164,8 @@ pub(crate) struct Os {
     dress: Dress,
     /// Whether it has error messages come.
     pub(crate) errors: bool,
+    /// Whether model devices have power states.
+    power_states: bool,
     drives: Drives,
     /// Functions of each model device.
     functions: usize,
@@ -154,12 +177,16 @@ pub(crate) struct Os {
     lives: u32,
     /// Operations that ended well, of drivers that are gone.
     done: u64,
+    /// Transfers that were lost, of these.
+    lost: u64,
     /// Devices that were found and made ready, and let go in order.
     pub(crate) readied: u64,
     pub(crate) let_go: u64,
     /// TLPs of devices that go nowhere.
     pub(crate) strays: u64,
     pub(crate) messages: u64,
+    /// Settings that were changed: of functions and of ports, in the order of [`Setting`].
+    pub(crate) changed: [[u64; 4]; 2],
 }
 
 impl Os {
@@ -180,6 +207,7 @@ impl Os {
             stage: Stage::Empty,
             kind: Kind::Model,
             high: false,
+            forgets: false,
             script: VecDeque::new(),
             busy: false,
             again: false,
@@ -188,6 +216,7 @@ impl Os {
             resetting: false,
             turn: 0,
             driver: None,
+            changing: None,
             wakes: None,
         };
         Self {
@@ -203,16 +232,19 @@ impl Os {
             payload: profile.work.payload,
             dress: profile.work.dress,
             errors: profile.work.errors,
+            power_states: profile.work.power_states,
             drives,
             functions: profile.fabric.functions,
             boots: 0,
             booting: false,
             lives: 0,
             done: 0,
+            lost: 0,
             readied: 0,
             let_go: 0,
             strays: 0,
             messages: 0,
+            changed: [[0; 4]; 2],
         }
     }
 
@@ -234,9 +266,11 @@ impl Os {
     pub(crate) fn drop_driver(&mut self, port: usize) {
         if let Some(driver) = self.ports[port].driver.take() {
             self.done += driver.done();
+            self.lost += driver.lost();
         }
         self.ports[port].settled = false;
         self.unsettled.push(port);
+        self.forget_change(port);
     }
 
     fn go(&mut self, port: usize, stage: Stage) {
@@ -292,6 +326,11 @@ impl Os {
         self.done + self.ports.iter().flat_map(|p| &p.driver).map(Driver::done).sum::<u64>()
     }
 
+    /// Transfers that were lost with a change of a setting.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost + self.ports.iter().flat_map(|p| &p.driver).map(Driver::lost).sum::<u64>()
+    }
+
     /// Transfers between devices of which what they left was looked at, of drivers that are there.
     pub(crate) fn peers_right(&self) -> u64 {
         self.ports.iter().flat_map(|p| &p.driver).map(Driver::peers_right).sum()
@@ -337,6 +376,7 @@ impl Os {
                     self.let_go(port);
                 }
             }
+            self.go_on_changing(port);
         }
         Ok(())
     }
@@ -359,8 +399,16 @@ impl Os {
         match then {
             Then::Nothing | Then::BusReset { .. } | Then::AccessControl { .. } | Then::GaveUp => {}
             Then::FunctionReset => self.function_reset(now, port, good && !done.doubtful),
+            Then::Gate { behind, ends, .. } => {
+                if let Some(id) = ends {
+                    self.changed_back(now, behind, id, good);
+                }
+            }
+            Then::Changed { id, ends: true } => self.changed_back(now, port, id, good),
+            Then::Changed { id, ends: false } => self.note_change(port, id, good),
             Then::Booted => self.booting = false,
             Then::Set if good => {}
+            Then::Power if good => self.ports[port].forgets = value & NO_SOFT_RESET == 0,
             Then::Status if good => self.status(now, port, value),
             Then::Status => {}
             Then::Found if good && value == ID => self.configure(port),
@@ -371,10 +419,12 @@ impl Os {
             Then::Sized if good => self.place(port, value),
             Then::Found | Then::Class => self.not_yet(now, port),
             Then::Enabled if good => self.ready(port),
-            Then::Enabled | Then::Set | Then::Sized if self.stage(port) == Stage::Enumerating => {
+            Then::Enabled | Then::Set | Then::Sized | Then::Power
+                if self.stage(port) == Stage::Enumerating =>
+            {
                 self.not_made_ready(now, port);
             }
-            Then::Enabled | Then::Set | Then::Sized => {}
+            Then::Enabled | Then::Set | Then::Sized | Then::Power => {}
             Then::LetGo => {
                 self.let_go += 1;
                 self.go(port, Stage::Empty);

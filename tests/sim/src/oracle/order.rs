@@ -290,6 +290,17 @@ impl Flow {
         self.under_way.iter_mut().flatten().filter(of_it).for_each(|sent| sent.optional = true);
     }
 
+    /// Requests that are under way may come or not.
+    pub(crate) fn relax_requests(&mut self) {
+        let [posted, non_posted, _] = &mut self.under_way;
+        posted.iter_mut().chain(non_posted).for_each(|sent| sent.optional = true);
+    }
+
+    /// A request that is under way never comes.
+    pub(crate) fn drop_request(&mut self, request: u64) {
+        self.under_way[Class::NonPosted as usize].retain(|sent| sent.request != request);
+    }
+
     /// What is under way is gone.
     pub(crate) fn drop_all(&mut self) {
         self.under_way.iter_mut().for_each(VecDeque::clear);

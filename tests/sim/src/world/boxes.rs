@@ -426,10 +426,16 @@ impl World {
         let BoxNode { role, slots } = &mut boxes[index];
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
         let SlotNode { device, binding, asked, spells, said, tags, answers_proxy, .. } = entry;
-        let (now, bound) = (agenda.now(), *binding);
-        let End { out, requests, .. } = device.end();
+        let (now, bound, may_ask) = (agenda.now(), *binding, device.may_ask());
+        let End { out, requests, held_back, .. } = device.end();
+        let mut asks = false;
         let taken = out.offer(|waiting| {
-            if let Mark::Asks(_) = waiting.mark {
+            if matches!(waiting.mark, Mark::Asks(_)) {
+                // It was told so after it had begun with that.
+                if !may_ask {
+                    *held_back += 1;
+                    return Ok(false);
+                }
                 let Some(tag) = requests.free_tag() else { return Ok(false) };
                 dress::set_tag(&mut waiting.bytes, Tag::new(tag).expect("10 bits"));
             }
@@ -449,6 +455,7 @@ impl World {
             match waiting.mark {
                 Mark::Own | Mark::Asks(_) | Mark::AsksTagged => {
                     let peer = peer_of(&packet, bound, bindings, hosts);
+                    asks |= !matches!(waiting.mark, Mark::Own) && bound.is_some();
                     let part = match waiting.mark {
                         Mark::Own => None,
                         Mark::Asks(part) => Some(part),
@@ -467,7 +474,10 @@ impl World {
                             bindings.sent_aside(now, (seen, request), way, there, false);
                         }
                         (Some(binding), None) => {
-                            bindings.get(binding).sent_up(now, seen, request, false);
+                            let sender = &bindings.all()[binding];
+                            let gates = &hosts[sender.host].gates;
+                            let shut = sender.port.is_some_and(|port| !gates.lets_up(port));
+                            bindings.get(binding).sent_up(now, seen, request, shut);
                         }
                         (None, _) => {}
                     }
@@ -510,6 +520,9 @@ impl World {
             Ok(true)
         });
         let taken = taken.unwrap_or_default();
+        if asks {
+            device.asks();
+        }
         if taken {
             device.work(now);
         }

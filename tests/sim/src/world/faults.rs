@@ -61,8 +61,15 @@ impl World {
             }
             Act::ProxyCrash { node, tables } => self.crash_until(node, until, tables),
             Act::HostReboot { host, perst } => self.reboot(host, perst),
-            Act::BusReset { host, port } => self.reset(host, port, Os::reset_bus),
-            Act::FunctionReset { host, port } => self.reset(host, port, Os::reset_function),
+            Act::BusReset { host, port } => self.change(host, port, |os, port| {
+                os.reset_bus(port);
+            }),
+            Act::FunctionReset { host, port } => self.change(host, port, |os, port| {
+                os.reset_function(port);
+            }),
+            Act::Changes { host, port, change } => {
+                self.change(host, port, |os, port| os.begin_change(port, entry.id, change))
+            }
             Act::DevicePulled { at_box, slot } => self.pull(at_box, slot),
             Act::Flood { at_box, slot, strays } => self.flood(at_box, slot, strays),
             _ => {
@@ -130,6 +137,7 @@ impl World {
             | Act::HostReboot { .. }
             | Act::BusReset { .. }
             | Act::FunctionReset { .. }
+            | Act::Changes { .. }
             | Act::DevicePulled { .. }
             | Act::Flood { .. } => unreachable!("they move something"),
         }
@@ -197,7 +205,7 @@ impl World {
     }
 
     /// One of the devices of a host, or a function of it, if one is ready there.
-    fn reset(&mut self, host: usize, port: usize, how: fn(&mut Os, usize) -> bool) -> Verdict {
+    fn change(&mut self, host: usize, port: usize, how: impl FnOnce(&mut Os, usize)) -> Verdict {
         let node = &mut self.hosts[host];
         let ready: Vec<usize> = (0..node.ports.len()).filter(|p| node.os.is_ready(*p)).collect();
         if !ready.is_empty() {
@@ -271,6 +279,10 @@ impl World {
                 if let Some(manager) = self.lender.manager() {
                     manager.end_stale();
                 }
+            }
+            Act::Changes { host, .. } => {
+                self.hosts[host].os.end_change(entry.id);
+                return self.pump(host);
             }
             Act::DevicePulled { at_box, slot } => return self.put_back(at_box, slot),
             Act::Manner { at_box, slot, manner: Bad::Stuck } => {

@@ -70,8 +70,48 @@ impl World {
             ("TLPs given up for devices that take nothing", self.given_up()),
             ("turns of wires", self.hosts.iter().map(|host| host.wires.turns).sum()),
             ("frames lost where the other direction went on", self.network.lost_one_way),
+            ("requests to devices behind closed windows", self.refused(0)),
+            ("reads and atomics of devices that their port refused", self.refused(1)),
+            ("requests to functions that do not decode", self.unheard(0)),
+            ("requests that functions held back", self.unheard(1)),
+            ("transfers that were lost", self.hosts.iter().map(|host| host.os.lost()).sum()),
         ];
-        all.into_iter().chain(self.came.list()).collect()
+        let all = all.into_iter().chain(self.came.list()).chain(self.changes());
+        all.collect()
+    }
+
+    /// TLPs that ports refused: those of root complexes, and of devices.
+    fn refused(&self, way: usize) -> u64 {
+        self.hosts.iter().map(|host| host.gates.counts[way]).sum()
+    }
+
+    /// What functions did not hear, and what they held back.
+    fn unheard(&self, what: usize) -> u64 {
+        let slots = self.boxes.iter().flat_map(|node| &node.slots);
+        slots.map(|slot| slot.device.unheard()[what]).sum()
+    }
+
+    /// Settings that were changed under work, of functions and of ports.
+    fn changes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        const NAMES: [[&str; 4]; 2] = [
+            [
+                "functions without bus master",
+                "functions without memory space",
+                "functions in D3hot",
+                "functions whose registers were moved",
+            ],
+            [
+                "ports without bus master",
+                "ports without memory space",
+                "ports in D3hot",
+                "ports whose registers were moved",
+            ],
+        ];
+        let count = |whose: usize, what: usize| {
+            self.hosts.iter().map(|host| host.os.changed[whose][what]).sum()
+        };
+        let all = (0..2).flat_map(|whose| (0..4).map(move |what| (whose, what)));
+        all.map(move |(whose, what)| (NAMES[whose][what], count(whose, what)))
     }
 
     /// Operations of devices' further functions, by the drivers that are there.

@@ -1,6 +1,7 @@
 //! A host in the world: its proxy, its root complex, and the oracles between the two.
 
 use super::boxes::SlotNode;
+use super::gates::{self, Gates};
 use super::messages::{self, Wires};
 use super::returns::{Causes, came_back};
 use super::room::{Room, no_room};
@@ -56,6 +57,8 @@ pub(crate) struct HostNode {
     pub(super) said: Said,
     asked: BTreeMap<(usize, u16), u64>,
     pub(super) wires: Wires,
+    /// What the ports let pass.
+    pub(super) gates: Gates,
     /// What the root complex takes.
     pub(super) room: Room,
     /// Whether what devices asked of it has to wait for its answers.
@@ -93,6 +96,7 @@ impl HostNode {
             said: Said::default(),
             asked: BTreeMap::new(),
             wires: Wires::default(),
+            gates: Gates::new(ports),
             room: Room::new(seed, Drawer::RootStall, index as u64),
             answers: Room::new(seed, Drawer::RootAnswers, index as u64),
             passes: BTreeMap::new(),
@@ -134,6 +138,7 @@ impl HostNode {
         self.answers.forget();
         self.passes.clear();
         self.wires.reset();
+        self.gates.reset();
         self.front = None;
         self.os.boot();
     }
@@ -214,6 +219,7 @@ impl World {
             spells,
             said,
             asked,
+            gates,
             ..
         } = &mut hosts[index];
         let Some(role) = role else { return Ok(false) };
@@ -252,10 +258,22 @@ impl World {
                 }
                 return Ok(true);
             }
+            let device = waiting.mark.device();
+            let shut = device.is_some_and(|port| !gates.lets_down(port))
+                && gates::needs_window(&waiting.bytes);
+            if shut {
+                let request = (waiting.class == Class::NonPosted).then(|| {
+                    *numbers += 1;
+                    requests.ask(now, &waiting.bytes, *numbers, (waiting.mark, None));
+                    *numbers
+                });
+                gates.refuse(request);
+                return Ok(true);
+            }
             let (binding, mut request) = match waiting.mark {
                 // What asked for it may be from before the port was bound anew.
                 Purpose::Answer { binding, request } => (Some(binding), request),
-                _ => (waiting.mark.device().and_then(|port| ports[port]), 0),
+                _ => (device.and_then(|port| ports[port]), 0),
             };
             if waiting.class == Class::NonPosted {
                 *numbers += 1;
@@ -271,6 +289,9 @@ impl World {
             if let Purpose::Access { then: Then::AccessControl { behind, bits }, .. } = waiting.mark
             {
                 bindings.access.set(now, (index, behind), bits);
+            }
+            if let Purpose::Access { then: Then::Gate { behind, write, .. }, .. } = waiting.mark {
+                gates::written(now, gates, ports, bindings, (behind, write));
             }
             if let Purpose::Access { port, then: Then::LetGo | Then::GaveUp, .. } = waiting.mark {
                 *let_go_of = ports[port];
@@ -361,8 +382,9 @@ impl World {
         let Self { hosts, boxes, bindings, agenda, trace, silences, network, came, lives, .. } =
             self;
         let boxes_from = hosts.len();
-        let HostNode { os, out, requests, ports, root, asked: by_tag, wires, patience, .. } =
-            &mut hosts[index];
+        let HostNode {
+            os, out, requests, ports, root, asked: by_tag, wires, gates, patience, ..
+        } = &mut hosts[index];
         let now = agenda.now();
         trace.note(now, index as u16 + 1, What::TlpOut, tlp);
         let Some(seen) = Seen::of(tlp) else {
@@ -373,6 +395,7 @@ impl World {
         if seen.class == Class::Completion {
             let asked = requests.of(tlp)?;
             let mut doubtful = false;
+            gates.came_back(asked.request, tlp)?;
             if let Some(bound) = asked.purpose.1 {
                 let waits = bindings.waits(asked.since, now, bound, asked.request);
                 let binding = bindings.get(bound);
@@ -425,6 +448,7 @@ impl World {
             let what = format!("a TLP of a device came from {port}, to which nothing is bound");
             return Err(Violation::new(2, what));
         };
+        gates.came_up(port)?;
         let sent = bindings.get(bound).up.deliver(seen, None)?;
         if seen.class == Class::NonPosted {
             bindings.progress.reached(now, sent.request);

@@ -8,6 +8,7 @@ mod control;
 #[cfg(test)]
 mod crashes;
 mod faults;
+mod gates;
 mod happened;
 mod hosts;
 mod links;

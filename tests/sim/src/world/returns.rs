@@ -87,6 +87,9 @@ impl World {
             // Of two requests that were alike, one may have been lost.
             return binding.down.deliver(seen, None).map(|_| ());
         }
+        if self.port_refused(index, (asked.request, asked.since), tlp) {
+            return Ok(());
+        }
         if self.is_excused(place, (index, asked), seen, tlp) {
             let now = self.now();
             self.bindings.get(index).give_up(now, asked.request);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `model` | of the model device |
 //! | `kinds` | writes, reads and messages of every kind |
+//! | `unsure` | what it does not know of a model device whose configuration was changed under it |
 //! | `wide` | blocks of a model device, and its further atomics |
 //! | `peers` | what a model device does with another one |
 //! | `drive`, `commands`, `queue`, `pages` | of an NVMe drive: bring-up, commands, queues, memory for data |
@@ -15,12 +16,14 @@ mod model;
 mod pages;
 mod peers;
 mod queue;
+mod unsure;
 mod wide;
 
 pub(crate) use drive::{DriveDriver, PATIENCE as DRIVE_PATIENCE, Register};
 pub(crate) use model::ModelDriver;
 #[cfg(test)]
 pub(crate) use model::OUTSTANDING;
+pub(crate) use unsure::Losses;
 
 use super::Asker;
 use super::Purpose;
@@ -129,6 +132,8 @@ pub(crate) enum Question {
     Nothing,
     /// Vendor and device ID.
     Id,
+    /// How many commands are not done, to know which of those up to this number are lost.
+    Going { upto: u64 },
     /// What a transfer left in another device's memory.
     Left { target: usize },
     /// A register of a drive's controller.
@@ -270,6 +275,14 @@ impl Driver {
     pub(crate) fn peers_right(&self) -> u64 {
         match self {
             Self::Model(driver) => driver.peers.checked,
+            Self::Drive(_) => 0,
+        }
+    }
+
+    /// Transfers of which nothing is heard any more.
+    pub(crate) fn lost(&self) -> u64 {
+        match self {
+            Self::Model(driver) => driver.unsure.lost,
             Self::Drive(_) => 0,
         }
     }

@@ -4,6 +4,7 @@ mod dma;
 
 use super::kinds::Kinds;
 use super::peers::Peers;
+use super::unsure::Unsure;
 use super::wide::Wide;
 use super::{Burst, Failure, Others, Question, Task};
 use crate::device::{self, Command, Job};
@@ -22,13 +23,17 @@ use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{AtomicOp, ByteEnables, CplStatus, Kind, Repr, TlpType};
 
 /// Registers that are written and read.
-const CELLS: usize = 16;
+pub(super) const CELLS: usize = 16;
 /// Requests of one driver that wait for their answers.
 pub(crate) const OUTSTANDING: usize = 24;
 
 #[derive(Clone, Copy, Debug)]
-struct Transfer {
-    command: Command,
+pub(super) struct Transfer {
+    pub(super) command: Command,
+    /// Counts up.
+    pub(super) number: u64,
+    /// Some of it may be lost: nothing of it has to be there.
+    pub(super) void: bool,
     /// When it was asked for.
     since: Instant,
     high: bool,
@@ -43,8 +48,8 @@ pub(crate) struct ModelDriver {
     pub(super) layout: Layout,
     /// Its registers are above 4 GB.
     high: bool,
-    versions: [u32; CELLS],
-    rung: u64,
+    pub(super) versions: [u32; CELLS],
+    pub(super) rung: u64,
     /// What all answers counted together, at least and at most.
     collected: [u64; 2],
     collecting: bool,
@@ -53,9 +58,9 @@ pub(crate) struct ModelDriver {
     /// Which values of the atomic counter came back; and how many additions were asked for.
     added: Vec<bool>,
     adds: u64,
-    transfers: [Option<Transfer>; memory::BUFFERS as usize],
+    pub(super) transfers: [Option<Transfer>; memory::BUFFERS as usize],
     /// Additions to its counter failed, or not: nobody knows what it holds.
-    unknown: [bool; memory::BUFFERS as usize],
+    pub(super) unknown: [bool; memory::BUFFERS as usize],
     pub(super) failure: Option<Failure>,
     /// The time of its present turn.
     pub(super) now: Instant,
@@ -71,9 +76,10 @@ pub(crate) struct ModelDriver {
     /// What it asks beside registers.
     pub(super) wide: Wide,
     pub(super) kinds: Kinds,
+    pub(super) unsure: Unsure,
     /// Bytes that it may write at a time.
     pub(super) payload: usize,
-    outstanding: usize,
+    pub(super) outstanding: usize,
     bursts: VecDeque<Burst>,
     /// Operations that ended well.
     pub(super) done: u64,
@@ -112,6 +118,7 @@ impl ModelDriver {
             peers: Peers::default(),
             wide: Wide::default(),
             kinds: Kinds::default(),
+            unsure: Unsure::default(),
             payload,
             outstanding: 0,
             bursts: VecDeque::new(),
@@ -156,6 +163,10 @@ impl ModelDriver {
     ) -> Verdict {
         self.now = now;
         self.look_at_peers(out, others)?;
+        self.look_for_lost(out);
+        if self.unsure.is_paused() {
+            return Ok(());
+        }
         for _ in 0..self.bursts.len() {
             let Some(mut burst) = self.bursts.pop_front() else { break };
             while burst.left > 0
@@ -187,7 +198,8 @@ impl ModelDriver {
                 self.versions[cell] += 1;
                 let value = value(cell, self.versions[cell]).to_le_bytes();
                 self.write(out, cell as u64 * 4, &value);
-                if random.chance(500_000) {
+                self.unsure.wrote(cell, self.versions[cell]);
+                if random.chance(500_000) && self.unsure.is_heard() {
                     // Some of its bytes again, and nothing of the others.
                     let enables = random.below(16) as u8;
                     let byte = |n: usize| if enables >> n & 1 != 0 { value[n] } else { !value[n] };
@@ -200,6 +212,7 @@ impl ModelDriver {
             }
             Task::Doorbells if random.chance(750_000) => {
                 self.rung += 1;
+                self.unsure.rang();
                 self.write(out, device::DOORBELL, &1_u32.to_le_bytes());
                 self.done += 1;
                 true
@@ -230,13 +243,16 @@ impl ModelDriver {
                 self.ask_for_nothing(out, random);
                 true
             }
-            Task::Registers if random.chance(400_000) => {
+            Task::Registers
+                if random.chance(400_000) && (self.unsure.is_heard() || self.wide.has_block()) =>
+            {
                 self.ask_for_block(out, random);
                 true
             }
             Task::Registers => {
                 let cell = random.below(CELLS as u64) as usize;
-                let question = Question::Cell { cell, version: self.versions[cell] };
+                let version = self.unsure.version(cell);
+                let question = Question::Cell { cell, version };
                 self.read(out, cell as u64 * 4, 1, question);
                 true
             }
@@ -244,7 +260,8 @@ impl ModelDriver {
             Task::Doorbells if self.collecting => true,
             Task::Doorbells => {
                 self.collecting = true;
-                self.read(out, device::RUNG, 1, Question::Rung { rung: self.rung });
+                let rung = self.unsure.rung();
+                self.read(out, device::RUNG, 1, Question::Rung { rung });
                 true
             }
             Task::Atomics if random.chance(600_000) => {
@@ -321,10 +338,18 @@ impl ModelDriver {
 
     /// Where the registers of a port's device are; others' are below 4 GB.
     pub(super) fn registers(&self, port: usize) -> u64 {
-        self.layout.registers(port, port == self.port && self.high)
+        let own = port == self.port;
+        let slid = if own { self.unsure.slid } else { 0 };
+        self.layout.registers(port, own && self.high) + slid
     }
 
-    fn read(&mut self, out: &mut Egress<Purpose>, at: u64, length_dw: u16, question: Question) {
+    pub(super) fn read(
+        &mut self,
+        out: &mut Egress<Purpose>,
+        at: u64,
+        length_dw: u16,
+        question: Question,
+    ) {
         let address = self.registers(self.port) + at;
         let enables = ByteEnables::all(length_dw);
         self.ask(out, question, |requester, tag| Kind::MemRead {
@@ -390,6 +415,10 @@ impl ModelDriver {
         if matches!(question, Question::Rung { .. }) {
             self.collecting = false;
         }
+        if let Question::Going { upto } = question {
+            self.looked_for_lost(upto, done, payload);
+            return Ok(());
+        }
         if let Question::Left { target } = question {
             return self.left(target, done, payload, others);
         }
@@ -451,7 +480,7 @@ impl ModelDriver {
                     return wrong(format!("vendor and device ID read {:#x}", word()));
                 }
             }
-            Question::Left { .. } | Question::Drive { .. } => {
+            Question::Going { .. } | Question::Left { .. } | Question::Drive { .. } => {
                 unreachable!("looked at above, or of drives")
             }
         }

@@ -36,6 +36,13 @@ fn once(came: &mut Vec<bool>, value: usize, of: usize) -> bool {
     came.get_mut(value).is_some_and(|came| !std::mem::replace(came, true))
 }
 
+impl Wide {
+    /// Whether the device was told what its block holds.
+    pub(super) fn has_block(&self) -> bool {
+        self.seeded
+    }
+}
+
 impl ModelDriver {
     /// Some bytes of the device's block, wherever they begin.
     pub(super) fn ask_for_block(&mut self, out: &mut Egress<Purpose>, random: &mut Random) {

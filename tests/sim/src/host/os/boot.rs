@@ -1,7 +1,8 @@
 //! How it starts: buses, windows and interrupts of the switch, then what is in its slots.
 
+use super::change::PORT_POWER;
 use super::hotplug::{self, AS_IS, Light, SLOT_ENABLES};
-use super::{BRIDGE_CONTROL, COMMAND, Os, SLOT, Stage, Then};
+use super::{BRIDGE_CONTROL, COMMAND, GateWrite, Os, SLOT, Stage, Then};
 use crate::host::layout::Layout;
 use crate::host::{FUNCTIONS, memory};
 use crate::oracle::access;
@@ -58,6 +59,7 @@ impl Os {
             entry.script.clear();
             (entry.busy, entry.again, entry.resetting) = (false, false, false);
             entry.turn += 1;
+            entry.changing = None;
         }
         let (layout, controls) = (self.layout, self.access_controls());
         let windows =
@@ -87,6 +89,9 @@ impl Os {
         for port in (0..self.ports.len()).step_by(FUNCTIONS) {
             let (at, bus) = (layout.port_id(port), u32::from(layout.bus(port)));
             writes.extend(windows_of(at, layout.windows(port)));
+            if self.power_states {
+                writes.push((at, PORT_POWER, 0, 0b0011));
+            }
             writes.extend([
                 (at, BUSES, bus << 16 | bus << 8 | secondary, 0xf),
                 (at, DEVICE_CONTROL, control(self.payload(port)), 0b0011),
@@ -113,6 +118,11 @@ impl Os {
                 ACCESS_CONTROL => {
                     let behind = usize::from(at.device().get()) * FUNCTIONS;
                     Then::AccessControl { behind, bits: (value >> 16) as u16 }
+                }
+                COMMAND | PORT_POWER if at != upstream => {
+                    let behind = usize::from(at.device().get()) * FUNCTIONS;
+                    let write = GateWrite::of(register, value);
+                    Then::Gate { behind, write, ends: None }
                 }
                 _ => Then::Nothing,
             };

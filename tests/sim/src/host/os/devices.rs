@@ -1,5 +1,6 @@
 //! The devices behind the ports: which they are, what is set in them, and what they write.
 
+use super::change::DEVICE_POWER;
 use super::{COMMAND, Kind, Light, Os, Stage, Then};
 use crate::host::driver::{DriveDriver, Driver, ModelDriver};
 use crate::host::first;
@@ -10,7 +11,7 @@ use device_models::nvme::regs as nvme;
 use tlp_codec::tlp::Packet;
 
 /// Of the model device.
-const DEVICE_BAR: u16 = 0x10;
+pub(super) const DEVICE_BAR: u16 = 0x10;
 const DEVICE_DEVICE_CONTROL: u16 = 0x48;
 /// In the lowest bits of a base address register (PCIe 5.0 section 7.5.1.2.1).
 const BAR_KIND: u32 = 0xf;
@@ -50,6 +51,11 @@ impl Os {
         self.write(port, at, DEVICE_BAR, place as u32 | kind, 0xf, Then::Set);
         if wide {
             self.write(port, at, DEVICE_BAR + 4, (place >> 32) as u32, 0xf, Then::Set);
+        }
+        if self.power_states {
+            // As an operating system does with what it finds.
+            self.write(port, at, DEVICE_POWER, 0, 0b0011, Then::Set);
+            self.read(port, at, DEVICE_POWER, Then::Power);
         }
         let payload = self.payload(port).trailing_zeros() - 7;
         // Reads of 4096 bytes.
@@ -114,6 +120,7 @@ impl Os {
                 }
             };
             self.ports[port].driver = Some(driver);
+            self.join_change(port);
             if port == first(port) && self.ports[port].kind == Kind::Model {
                 self.find_others(port);
             }

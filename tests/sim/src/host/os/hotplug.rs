@@ -74,6 +74,20 @@ impl Os {
         true
     }
 
+    /// Begins anew with a function that was reset on its way from D3hot to D0. Whoever does nothing of
+    /// that kind by itself leaves what it does not use as the reset has left it.
+    pub(super) fn begin_anew(&mut self, now: Instant, port: usize) {
+        if self.stage(port) != Stage::Ready {
+            return;
+        }
+        self.drop_driver(port);
+        self.keep_script_of_slot(port);
+        self.go(port, Stage::Enumerating);
+        self.ports[port].retries = 0;
+        let turn = self.ports[port].turn;
+        self.alarms.push((now + RETRY, Alarm { port, turn, driver: false }));
+    }
+
     fn tell_to_reset(&mut self, port: usize) {
         let register = self.device_control(port);
         let then = Then::FunctionReset;

@@ -58,7 +58,8 @@ impl ModelDriver {
             interrupt: (interrupt, buffer as u32),
         };
         let since = self.now;
-        let mut transfer = Transfer { command, since, high, at };
+        let (number, void) = self.unsure.begin_transfer();
+        let mut transfer = Transfer { command, number, void, since, high, at };
         match job {
             Job::Write => self.guard(&transfer, memory),
             Job::Read => {
@@ -75,7 +76,7 @@ impl ModelDriver {
                     let kinds = if command.narrow { 3 } else { 2 };
                     command.op = ops[random.below(kinds) as usize];
                 }
-                transfer = Transfer { command, since, high: false, at: at as usize };
+                transfer = Transfer { command, high: false, at: at as usize, ..transfer };
             }
         }
         self.transfers[buffer] = Some(transfer);
@@ -105,7 +106,7 @@ impl ModelDriver {
         let transfer = self.transfers.get_mut(buffer).and_then(Option::take);
         let failed = message & device::FAILED != 0;
         let message = message & !device::FAILED;
-        let Some(Transfer { command, since, high, at }) =
+        let Some(Transfer { command, void, since, high, at, .. }) =
             transfer.filter(|_| message == buffer as u32)
         else {
             return Err(Violation::new(
@@ -113,6 +114,10 @@ impl ModelDriver {
                 format!("an interrupt of buffer {buffer} that nobody waits for"),
             ));
         };
+        if void {
+            self.unknown[buffer] |= command.job == Job::Add;
+            return Ok(());
+        }
         if failed {
             self.unknown[buffer] |= command.job == Job::Add;
             let what = format!("a device's transfer failed: {:?}", command.job);
