@@ -112,12 +112,18 @@ pub enum Canary {
     TrustSilent,
     /// Host: what is answered in the second half of its time is not.
     LoseLateAnswer,
+    /// Switch: what a device asks goes up whether its port masters or not.
+    MasterAlways,
+    /// Switch: a port that does not master lets no completion up, either.
+    RefuseAnswers,
+    /// Host: base address registers stay where they were first.
+    KeepPlaces,
 }
 
 impl Canary {
     /// Every one.
     #[cfg(feature = "canaries")]
-    pub const ALL: [Canary; 52] = [
+    pub const ALL: [Canary; 55] = [
         Self::IgnoreOrder,
         Self::IgnoreEpoch,
         Self::IgnoreDuplicates,
@@ -170,6 +176,9 @@ impl Canary {
         Self::DropUncounted,
         Self::TrustSilent,
         Self::LoseLateAnswer,
+        Self::MasterAlways,
+        Self::RefuseAnswers,
+        Self::KeepPlaces,
     ];
 }
 

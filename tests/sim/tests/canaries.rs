@@ -51,6 +51,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::DropUncounted => ("memory", 4),
         Canary::TrustSilent => ("storm", 60),
         Canary::LoseLateAnswer => ("devices", 60),
+        Canary::MasterAlways | Canary::RefuseAnswers | Canary::KeepPlaces => ("configuration", 4),
     }
 }
 

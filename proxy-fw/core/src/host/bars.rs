@@ -1,6 +1,7 @@
 //! What the operating system finds out of a device's base address registers and gives them (PCIe
 //! 5.0, section 7.5.1.2.1).
 
+use crate::canaries::{Canary, planted};
 use tlp_codec::tlp::{Packet, TlpType};
 
 /// Functions that a device has without alternative routing IDs.
@@ -89,7 +90,11 @@ impl Bars {
             own.sized |= bit;
             return;
         }
-        own.values[usize::from(bar.index) % REGISTERS] = value;
+        let place = &mut own.values[usize::from(bar.index) % REGISTERS];
+        if *place & !KIND != 0 && planted(Canary::KeepPlaces) {
+            return;
+        }
+        *place = value;
         let kind = if own.upper & bit != 0 { 0 } else { KIND };
         own.placed &= !bit;
         if value & !kind != 0 {

@@ -168,7 +168,7 @@ impl VirtualSwitch {
     ) -> Result<Verdict, Refusal> {
         let who = Who::Port(port);
         let bridge = &self.port(port).bridge;
-        if !bridge.decoded.masters {
+        if !bridge.decoded.masters && !planted(Canary::MasterAlways) {
             return Err(who.refuses(Cause::BusMasterOff));
         }
         let address = packet.address();
@@ -219,6 +219,9 @@ impl VirtualSwitch {
             self.port_mut(port).bridge.config.set(header::IO, bit);
         }
         // Completions with relaxed ordering are not redirected (section 6.12.1.1).
+        if planted(Canary::RefuseAnswers) && !self.port(port).bridge.decoded.masters {
+            return Err(Who::Port(port).refuses(Cause::BusMasterOff));
+        }
         let redirect = self.port(port).bridge.decoded.controls_access(acs::COMPLETION_REDIRECT)
             && !packet.attributes().relaxed_ordering
             && !planted(Canary::IgnoreCompletionRedirect);
