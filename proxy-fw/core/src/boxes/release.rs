@@ -277,7 +277,8 @@ impl BoxRole {
             (State::CommandClear, Got::Value(command)) if command & 0b111 == 0 => {
                 release.state = State::TimeoutSet;
                 let none = HostControl2::default();
-                self.slots[slot].functions[function].control_2 = none;
+                let entry = &mut self.slots[slot].functions[function];
+                (entry.control_2, entry.asleep) = (none, false);
                 match owned_write(&facts, self.config.completion_timeout, number, none) {
                     Some(want) => Some(want),
                     None => return self.end_release(now, slot, function, SlotState::Free),

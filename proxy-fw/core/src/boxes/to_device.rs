@@ -331,9 +331,13 @@ impl Function {
         {
             return false;
         }
-        let state = packet.payload().first().map(|low| low & 0b11);
-        let was_asleep = core::mem::replace(&mut self.asleep, state == Some(0b11));
-        was_asleep && state == Some(0)
+        match packet.payload().first().map(|low| low & 0b11) {
+            Some(0b11) => self.asleep = true,
+            Some(0) => return core::mem::take(&mut self.asleep),
+            // A state that it lacks is not entered.
+            _ => {}
+        }
+        false
     }
 }
 

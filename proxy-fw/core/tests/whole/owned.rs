@@ -135,13 +135,15 @@ fn a_function_has_the_proxys_completion_timeout_when_it_may_ask_again() {
 /// One without No_Soft_Reset resets itself when it leaves D3hot, and asks anew under its first tags.
 #[test]
 fn a_device_that_wakes_anew_has_what_the_proxies_own_and_no_answer_of_before() {
-    for (state, anew) in [(3, true), (0, false)] {
+    // One that lacks D1 does not enter it.
+    for (states, anew) in [(&[3][..], true), (&[3, 1], true), (&[0], false), (&[1], false)] {
         let mut world = World::bound_to(|device| device.sleeps = true);
         world.device.out.push_back(emit(&Repr::new(mem_read(bdf(3, 0), 9, 0x2000, 1))));
         world.turn();
         let asked = world.to_root.pop_back().expect("the device's read");
-        world.config_write(bdf(3, 0), 0x84, state);
-        world.config_write(bdf(3, 0), 0x84, 0);
+        for state in states.iter().chain([&0]) {
+            world.config_write(bdf(3, 0), 0x84, *state);
+        }
         assert_eq!(world.device.get(0x68) & 0x1f, if anew { 0 } else { 0b1101 });
         world.config_write(bdf(3, 0), 0x04, 0b110);
         assert_eq!(world.device.get(0x68) & 0x1f, 0b1101, "it may ask now");

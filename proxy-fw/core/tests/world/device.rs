@@ -283,7 +283,9 @@ impl Registers {
                         self.reset_first();
                         return;
                     }
-                    self.config[0x84] = byte & 3;
+                    if byte & 3 == 3 {
+                        self.config[0x84] = 3;
+                    }
                 }
                 0x49 if self.flr && byte & 0x80 != 0 => {
                     self.reset_first();
