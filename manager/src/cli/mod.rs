@@ -27,7 +27,7 @@ use crate::types::{
 };
 use args::{Args, Command};
 use manager_client::Client;
-use manager_client::bodies::{LogLevelBody, SamplingBody};
+use manager_client::bodies::{LogLevelBody, LogLevelName, SamplingBody};
 use manager_client::views::{
     AllocationView, BindingView, BoxView, HostView, List, NodeView, RecordingView, SlotView,
 };
@@ -75,7 +75,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let body = LogLevelBody { level };
             client.put(&format!("/v1/nodes/{node}/log-level"), &body)?;
             out.print(&serde_json::json!({ "node": node, "level": level }), |_| {
-                format!("{node}: log level set")
+                let of_card = match level {
+                    LogLevelName::Trace => {
+                        "; where it is a card, to debug: cards have no lines below that"
+                    }
+                    _ => "",
+                };
+                format!("{node}: log level set{of_card}")
             })
         }
         Command::Stamps(which) => stamps(&client, &out, &which),

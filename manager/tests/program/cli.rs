@@ -88,9 +88,11 @@ fn tables_counters_and_stamps_come_from_the_proxies() {
     let counters = manager.json(&["counters", "host1"]);
     assert_eq!(counters["counters"]["tlps.sent"], 7, "the second page too");
     assert!(manager.text(&["counters", "box1"]).contains("frames.sent"));
-    manager.text(&["log-level", "host1", "warn"]);
+    assert_eq!(manager.text(&["log-level", "host1", "warn"]).trim(), "host1: log level set");
     let level = proxy_core::control::Request::SetLogLevel(proxy_core::control::LogLevel::Warn);
     assert!(at_host.with(|s| s.log.contains(&level)));
+    let told = manager.text(&["log-level", "host1", "trace"]);
+    assert!(told.contains("where it is a card, to debug"), "{told}");
     manager.text(&["stamps", "host1", "--sampling", "16"]);
     let sampling =
         proxy_core::control::Request::SetSampling(proxy_core::stamps::Sampling::OneIn(16));

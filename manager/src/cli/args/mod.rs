@@ -153,7 +153,7 @@ pub enum Command {
     LogLevel {
         /// The proxy
         node: NodeName,
-        /// The least that it logs
+        /// The least that it logs; a card takes trace as debug, below which it has no lines
         level: LogLevelName,
     },
     /// Show a proxy's stage stamps, or set which TLPs it stamps
