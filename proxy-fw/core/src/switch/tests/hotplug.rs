@@ -386,7 +386,7 @@ fn a_power_event_that_nobody_serves_is_sent_again() {
     host.write_bytes(Host::id(0), 0x44, 0x0103, 0x3);
     host.switch.plug(host.now, port(0), &mut host.out);
     assert_eq!(host.take_out().len(), 1);
-    let mut after = |host: &mut Host, ms| {
+    let after = |host: &mut Host, ms| {
         host.switch.handle_timeout(host.now, &mut host.out);
         host.now = host.now + Duration::from_millis(ms);
         host.switch.handle_timeout(host.now, &mut host.out);

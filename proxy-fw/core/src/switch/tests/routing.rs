@@ -328,7 +328,7 @@ fn a_poisoned_tlp_that_is_refused_did_not_pass() {
     let mut host = Host::ready(1);
     let mut nowhere = write_of(ROOT, 0xffff_0000_0000);
     Packet::new_checked(&mut nowhere[..]).unwrap().set_poisoned(true);
-    host.down(&mut nowhere);
+    assert!(matches!(host.down(&mut nowhere), DownstreamVerdict::Discarded(_)));
     assert_eq!(host.counter("switch.poisoned_passed"), 0);
 }
 
