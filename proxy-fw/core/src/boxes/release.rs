@@ -106,7 +106,14 @@ impl BoxRole {
     pub(super) fn continue_work(&mut self, now: Instant, slot: usize) {
         loop {
             self.send_access(now, slot);
-            let Some(got) = self.slots[slot].access.poll(now) else { return };
+            let entry = &mut self.slots[slot];
+            let tag = entry.access.tag();
+            let Some(got) = entry.access.poll(now) else {
+                if let Some(tag) = tag.filter(|_| entry.access.tag().is_none()) {
+                    entry.abandon(tag);
+                }
+                return;
+            };
             match core::mem::replace(&mut self.slots[slot].work, Work::Idle) {
                 Work::Idle => return,
                 Work::Probe(probe) => self.continue_probe(now, slot, probe, got),
@@ -163,6 +170,7 @@ impl BoxRole {
         if restore.stage == RestoreStage::Paused {
             // Its reset is over: what it was asked before never comes.
             self.end_void(now, slot, restore.function);
+            self.slots[slot].forget_abandoned(restore.function);
             let tags = &mut self.slots[slot].tags;
             tags.release_quarantine_where(|request| request.is_for(restore.function));
             let due = Restore { stage: RestoreStage::Due, ..restore };
@@ -267,6 +275,7 @@ impl BoxRole {
             }
             (State::FunctionReset, _) => self.hot_reset(now, slot, &mut release),
             (State::ResetPause, Got::Paused) => {
+                self.slots[slot].forget_abandoned(function);
                 release.state = State::Ready;
                 read(0x00)
             }
@@ -410,7 +419,7 @@ impl BoxRole {
             let entry = &mut self.slots[slot];
             let waits = entry.functions.iter().any(|f| f.release != Pending::Nothing);
             if entry.bound_functions() == 0 && !waits {
-                entry.free_tags();
+                entry.free_tags(false);
             }
             // The others may still answer late under theirs.
             let of_function = |request: &ToDevice| request.is_of(function);

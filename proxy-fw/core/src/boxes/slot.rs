@@ -220,6 +220,8 @@ pub(super) enum ToDevice {
     },
     /// Of the proxy itself, to a function, if there is one of that number.
     Own(Option<usize>),
+    /// As that, and the proxy has asked again since: a device that was only slow still answers it.
+    Abandoned(Option<usize>),
 }
 
 impl ToDevice {
@@ -233,6 +235,7 @@ impl ToDevice {
         match self {
             Self::Host { function: asked, .. } => *asked == function,
             Self::Own(asked) => *asked == Some(function),
+            Self::Abandoned(_) => false,
         }
     }
 
@@ -245,7 +248,7 @@ impl ToDevice {
     pub(super) fn requester(&self) -> Bdf {
         match self {
             Self::Host { info, .. } => info.requester,
-            Self::Own(_) => Bdf::default(),
+            Self::Own(_) | Self::Abandoned(_) => Bdf::default(),
         }
     }
 }
@@ -354,7 +357,7 @@ impl Slot {
     pub(super) fn signal(&mut self, signal: SlotSignal) {
         self.egress.clear();
         self.asks.clear();
-        self.free_tags();
+        self.free_tags(true);
         self.forget_unbound();
         if self.signals.back() == Some(&signal) {
             // Twice in a row is once.
@@ -364,6 +367,23 @@ impl Slot {
             self.signals.pop_front();
         }
         let _ = self.signals.push_back(signal);
+    }
+
+    /// The proxy asks again what it asked under this tag.
+    pub(super) fn abandon(&mut self, tag: u16) {
+        let found = self.tags.at_index(tag).map(|(reference, _)| reference);
+        if let Some(request) = found.and_then(|reference| self.tags.get_mut(reference)) {
+            if let ToDevice::Own(function) = *request {
+                *request = ToDevice::Abandoned(function);
+            }
+        }
+    }
+
+    /// The reset of a function is over: it does not answer any more what it was asked before.
+    pub(super) fn forget_abandoned(&mut self, function: usize) {
+        let is_over = |request: &ToDevice| matches!(request, ToDevice::Abandoned(asked) if *asked == Some(function));
+        self.tags.release_quarantine_where(is_over);
+        while self.tags.pop_where(AfterExpiry::Free, is_over).is_some() {}
     }
 
     /// So much of the answer to a host's request is still to come.
@@ -389,18 +409,20 @@ impl Slot {
         }
     }
 
-    /// The device is reset before the next TLP comes to it: no late answer can come under an old tag.
-    /// Nobody waits for what the proxy asked, or the host of a binding that is over; the others' end
-    /// as their bindings do.
-    pub(super) fn free_tags(&mut self) {
+    /// The device is reset before the next TLP comes to it, or was (not `just` now): no late answer can
+    /// come under an old tag. Nobody waits for what the proxy asked, or the host of a binding that is
+    /// over; the others' end as their bindings do.
+    pub(super) fn free_tags(&mut self, just: bool) {
         let Self { functions, tags, .. } = self;
-        tags.release_quarantine();
+        // What was asked again was asked after the reset before this one.
+        tags.release_quarantine_where(|request| just || !matches!(request, ToDevice::Abandoned(_)));
         let is_over = |request: &ToDevice| match request {
             ToDevice::Host { function, key, .. } => {
                 let binding = &functions[*function].binding;
                 binding.as_ref().is_none_or(|binding| binding.request.key != *key)
             }
             ToDevice::Own(_) => true,
+            ToDevice::Abandoned(_) => just,
         };
         while tags.pop_where(AfterExpiry::Free, is_over).is_some() {}
     }

@@ -51,7 +51,9 @@ impl Link {
         }
         // A full list says nothing of what lies behind it.
         let judged = if ack.sacks.is_full() { end } else { self.flight.next() };
-        if self.flight.has_untold() && (news || progress != 0) {
+        let matters = ack.sacks.is_full() || self.flight.has_untold();
+        let is_latest = matters && self.is_latest(ack, judged);
+        if is_latest && self.flight.has_untold() {
             self.judge_untold(now, judged);
         }
         while progress != 0 {
@@ -64,8 +66,7 @@ impl Link {
             self.path_heard(now, path, ack.packet);
             self.paths[path].judged = judged;
             self.find_losses(now, path);
-            // One that is late, and ends before what is missing now, leaves the timers to the others.
-            if ack.sacks.is_full() && before(self.flight.oldest(), end) {
+            if is_latest && ack.sacks.is_full() {
                 self.land_overtaken(path, end);
             }
         }
@@ -124,6 +125,16 @@ impl Link {
                 self.paths[path].loss_at.iter_mut().for_each(|timer| timer.no_later(at));
             }
         }
+    }
+
+    /// Whether an acknowledgement, which was taken in, knows of all that is known up to where it judges.
+    /// One that went by another path may come after others that were sent later: by such a one the
+    /// record that all wait for could land, and then no timer runs any more.
+    fn is_latest(&self, ack: &Ack, judged: u32) -> bool {
+        let told = ack.sacks.as_slice().iter().map(|range| usize::from(range.length)).sum();
+        let acknowledged = |s: &u32| self.flight.entry(*s).fate == Fate::Acknowledged;
+        let judges = self.flight.sequences().take_while(|s| before(*s, judged));
+        ack.next == self.flight.oldest() && judges.filter(acknowledged).count() == told
     }
 
     /// What an acknowledgement's list does not reach, from `end` on, and left `path` long enough before

@@ -122,6 +122,8 @@ impl Link {
                 true => PathSet::ALL,
             };
             let set = match (wanted & usable, wanted & good) {
+                // Those that it names are as good as any.
+                _ if good == 0 => usable,
                 (0, 0) => usable,
                 (0, asked) => asked,
                 (set, _) => set,
@@ -186,7 +188,7 @@ impl Link {
     }
 
     /// Nothing comes back from a path: something is `lost`, or nothing was sent yet.
-    fn suspect(&mut self, now: Instant, path: usize, lost: bool) {
+    pub(super) fn suspect(&mut self, now: Instant, path: usize, lost: bool) {
         if self.path_count == 1 {
             return;
         }

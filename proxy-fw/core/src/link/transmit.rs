@@ -70,10 +70,11 @@ impl Link {
     ) -> Option<Transmit> {
         assert!(buffer.len() >= self.peer_limits.frame, "it takes the largest frame");
         let header = self.header(now, path, resend.unwrap_or(self.flight.next()));
-        // What was lost so often in large frames may be too large for the path by now. Timeouts do not
-        // tell as long as small frames come through.
-        if resend.is_some_and(|sequence| self.flight.entry(sequence).tries >= STUBBORN) {
-            self.shrink_frames(now, path);
+        // What was lost so often in large frames may be too large by now for the path that it took. Timeouts
+        // do not tell as long as small frames come through.
+        let again = resend.map(|sequence| *self.flight.entry(sequence));
+        if let Some(lost) = again.filter(|entry| entry.tries >= STUBBORN) {
+            self.shrink_frames(now, lost.path.into());
         }
         let Path { frame, raise, .. } = self.paths[path];
         let size = match (resend, raise) {

@@ -125,6 +125,29 @@ fn a_device_whose_link_is_up_late_after_its_reset_is_waited_for() {
     assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Free);
 }
 
+/// One that is only slow answers what it was asked first, too: under a tag that nobody has by then.
+#[test]
+fn what_a_slow_device_was_asked_first_keeps_its_tag() {
+    let mut world = World::new();
+    world.device.manner = Manner::Silent;
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(Duration::from_millis(300));
+    let first = world.device.received[0].clone();
+    world.device.manner = Manner::Answers;
+    world.run(Duration::from_millis(600));
+    assert_eq!(world.boxes.inventory().next().unwrap().state, SlotState::Free);
+    let old = Packet::new_checked(&first[..]).unwrap().tag();
+    world.introduce();
+    world.bind(1);
+    world.assign_buses();
+    world.device.received.clear();
+    for _ in 0..2 * DEVICE_TAGS {
+        world.mem_read(WINDOW, 1);
+    }
+    let tags = world.device.received.iter().map(|tlp| Packet::new_checked(&tlp[..]).unwrap().tag());
+    assert!(tags.into_iter().all(|tag| tag != old), "{old:?} may still be answered");
+}
+
 /// The proxy's own requests that a device did not answer are over when it is reset: their tags do not
 /// run out afterwards, which would take them from its next host.
 #[test]

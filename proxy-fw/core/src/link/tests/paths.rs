@@ -3,7 +3,7 @@
 use super::network::Trouble;
 use super::pair::*;
 use crate::control::PathSet;
-use crate::limits::{LINK_KEEP_ALIVE, LINK_RAISE, SAFE_FRAME};
+use crate::limits::{LINK_ACK_DELAY, LINK_KEEP_ALIVE, LINK_RAISE, SAFE_FRAME};
 use crate::link::*;
 use core::time::Duration;
 use std::vec::Vec;
@@ -138,15 +138,7 @@ fn a_path_that_dies_costs_less_than_ten_milliseconds_and_nothing_else() {
 #[test]
 #[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn a_path_that_died_under_many_frames_leaves_the_other_one_its_room() {
-    let (mut pair, key) = two_with(LinkConfig { max_frame: 1500, ..paths(2) });
-    bursts(&mut pair, key, 20, (100, 540));
-    settle(&mut pair);
-    while pair.send(0, key, Posted, false, 540) {}
-    let frames = pair.frames_from(0);
-    let by =
-        |frame: &Vec<u8>| usize::from(Frame::new_checked(&frame[..]).unwrap().header().path.get());
-    let (dead, alive): (Vec<_>, Vec<_>) = frames.into_iter().partition(|frame| by(frame) == 0);
-    assert!(dead.len().min(alive.len()) > 2 * MAX_SACKS, "{} and {}", dead.len(), alive.len());
+    let (mut pair, [dead, alive]) = many_frames();
     // Of those that come one is lost where the list does not reach, too.
     let lost = alive.len() - 5;
     for (number, frame) in alive.iter().enumerate() {
@@ -165,6 +157,69 @@ fn a_path_that_died_under_many_frames_leaves_the_other_one_its_room() {
     let again = pair.counter(0, "records_retransmitted") - again;
     assert!(again < 3 * dead.len() as u64 + 3, "{again} records of {} frames", dead.len());
     assert_eq!(pair.counter(0, "paths_lost"), 1);
+}
+
+/// Many frames that end 0 sends now, by their paths.
+fn many_frames() -> (Pair, [Vec<Vec<u8>>; 2]) {
+    let (mut pair, key) = two_with(LinkConfig { max_frame: 1500, ..paths(2) });
+    bursts(&mut pair, key, 20, (100, 540));
+    settle(&mut pair);
+    // No path is silent for so long that it is asked.
+    bursts(&mut pair, key, 2, (100, 540));
+    pair.drain_for(5 * MS).unwrap();
+    while pair.send(0, key, Posted, false, 540) {}
+    let frames = pair.frames_from(0);
+    let by = |frame: &Vec<u8>| usize::from(Frame::new_checked(frame).unwrap().header().path.get());
+    let (first, second): (Vec<_>, Vec<_>) = frames.into_iter().partition(|frame| by(frame) == 0);
+    assert!(first.len().min(second.len()) > 2 * MAX_SACKS, "{first:?} and {second:?}");
+    (pair, [first, second])
+}
+
+/// End 1 gets these frames; the last word that it has to say to that.
+fn word_after(pair: &mut Pair, frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut last = None;
+    for frame in frames {
+        pair.hand_over(1, frame).unwrap();
+        last = pair.frames_from(1).pop().or(last);
+    }
+    // It waits a little with what is not urgent.
+    pair.now = pair.now + LINK_ACK_DELAY;
+    let now = pair.now;
+    pair.ends[1].handle_timeout(now);
+    pair.frames_from(1).pop().or(last).expect("it says what came")
+}
+
+/// Words overtake each other, by different paths.
+#[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
+fn a_late_word_with_a_full_list_stops_no_timer() {
+    let (mut pair, [mut first, second]) = many_frames();
+    // What it carried is all that is missing in the end, and comes behind eight other holes.
+    first.remove(first.len() - 5);
+    let late = word_after(&mut pair, &first);
+    let soon = word_after(&mut pair, &second);
+    pair.hand_over(0, &soon).unwrap();
+    pair.hand_over(0, &late).unwrap();
+    assert!(!pair.ends[0].flight.is_empty(), "one frame is missing");
+    let waits = pair.ends[0].paths.iter().any(|path| path.timeout_at.runs());
+    assert!(waits || pair.ends[0].flight.first_lost().is_some(), "it goes again");
+    pair.drain_for(20 * MS).unwrap();
+    assert_eq!(pair.oracle.missing(), 0);
+}
+
+#[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
+fn a_late_word_loses_nothing_that_came_since() {
+    let (mut pair, [first, second]) = many_frames();
+    let late = word_after(&mut pair, &second[..1]);
+    let full = word_after(&mut pair, &first);
+    pair.hand_over(0, &full).unwrap();
+    pair.hand_over(0, &late).unwrap();
+    assert_eq!(pair.counter(0, "losses_detected"), 0);
+    let all = word_after(&mut pair, &second[1..]);
+    pair.hand_over(0, &all).unwrap();
+    assert_eq!(pair.counter(0, "records_retransmitted"), 0);
+    settle(&mut pair);
 }
 
 /// A device with one request at a time does not wait for a retransmission timeout.
@@ -453,6 +508,40 @@ fn a_binding_keeps_to_its_paths_as_long_as_one_of_them_works() {
     }
     settle(&mut pair);
     assert!(pair.network.carried[0] - before[0] > strayed + 90);
+}
+
+/// Where none is good, those that it names are no better than others.
+#[test]
+fn a_binding_takes_any_path_when_none_is_good() {
+    let (mut pair, key) = two();
+    let channel = pair.ends[0].channel_of(&key).unwrap();
+    pair.ends[0].set_paths(channel, PathSet::FIRST);
+    let takes = |pair: &Pair| [0, 1].map(|path| pair.ends[0].reach[path] >> channel.index & 1);
+    assert_eq!(takes(&pair), [1, 0]);
+    for path in 0..2 {
+        pair.ends[0].suspect(pair.now, path, true);
+    }
+    assert_eq!(takes(&pair), [1, 1]);
+}
+
+/// A path that loses large frames is not the one that carries a record at last.
+#[test]
+fn what_a_path_lost_too_often_makes_no_other_path_small() {
+    let (mut pair, key) = two();
+    assert!(pair.send(0, key, Posted, false, 540));
+    let sent = pair.one_frame(0).expect("a frame with a TLP");
+    let by = usize::from(Frame::new_checked(&sent[..]).unwrap().header().path.get());
+    let link = &mut pair.ends[0];
+    let first = link.flight.oldest();
+    link.flight.entry_mut(first).tries = u8::MAX;
+    link.lose_path(by);
+    link.suspect(pair.now, by, true);
+    while let Some(frame) = pair.one_frame(0) {
+        drop(frame);
+    }
+    let frames = [0, 1].map(|path| pair.ends[0].paths[path].frame);
+    assert_eq!(frames[by], SAFE_FRAME, "it does not carry it");
+    assert!(frames[1 - by] > SAFE_FRAME, "nothing is known of that one");
 }
 
 /// A path that has a probe to answer is still the one that a binding has named.
