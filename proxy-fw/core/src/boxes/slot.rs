@@ -372,10 +372,10 @@ impl Slot {
     /// The proxy asks again what it asked under this tag.
     pub(super) fn abandon(&mut self, tag: u16) {
         let found = self.tags.at_index(tag).map(|(reference, _)| reference);
-        if let Some(request) = found.and_then(|reference| self.tags.get_mut(reference)) {
-            if let ToDevice::Own(function) = *request {
-                *request = ToDevice::Abandoned(function);
-            }
+        if let Some(request) = found.and_then(|reference| self.tags.get_mut(reference))
+            && let ToDevice::Own(function) = *request
+        {
+            *request = ToDevice::Abandoned(function);
         }
     }
 
