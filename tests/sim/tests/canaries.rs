@@ -49,7 +49,7 @@ const fn found_by(canary: Canary) -> (&'static str, u64) {
         Canary::ForgetClass | Canary::KeepWires => ("kinds", 20),
         Canary::TellFirst => ("kinds", 4),
         Canary::DropUncounted => ("memory", 4),
-        Canary::TrustSilent => ("storm", 60),
+        Canary::TrustSilent => ("slow", 20),
         Canary::LoseLateAnswer => ("devices", 60),
         Canary::MasterAlways | Canary::RefuseAnswers | Canary::KeepPlaces => ("configuration", 4),
     }

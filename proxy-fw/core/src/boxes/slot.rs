@@ -372,7 +372,12 @@ impl Slot {
     /// The proxy asks again what it asked under this tag.
     pub(super) fn abandon(&mut self, tag: u16) {
         let found = self.tags.at_index(tag).map(|(reference, _)| reference);
-        if let Some(request) = found.and_then(|reference| self.tags.get_mut(reference))
+        let request = match found {
+            Some(reference) => self.tags.get_mut(reference),
+            // A box that stood still has let its time run out first.
+            None => self.tags.late_mut(tag),
+        };
+        if let Some(request) = request
             && let ToDevice::Own(function) = *request
         {
             *request = ToDevice::Abandoned(function);
@@ -381,7 +386,12 @@ impl Slot {
 
     /// The reset of a function is over: it does not answer any more what it was asked before.
     pub(super) fn forget_abandoned(&mut self, function: usize) {
-        let is_over = |request: &ToDevice| matches!(request, ToDevice::Abandoned(asked) if *asked == Some(function));
+        // Before a function was found it has no place yet: of a lone one that was this one.
+        let lone = self.functions.len() == 1;
+        let is_over = |request: &ToDevice| match request {
+            ToDevice::Abandoned(asked) => asked.map_or(lone, |asked| asked == function),
+            _ => false,
+        };
         self.tags.release_quarantine_where(is_over);
         while self.tags.pop_where(AfterExpiry::Free, is_over).is_some() {}
     }

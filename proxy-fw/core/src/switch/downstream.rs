@@ -51,6 +51,10 @@ impl VirtualSwitch {
         let leaves_a_trace = leaves_a_trace(&packet);
         let verdict = self.routed_downstream(now, packet, out);
         if leaves_a_trace && !matches!(verdict, Ok(Verdict::Forward(_))) {
+            let passed = matches!(verdict, Ok(Verdict::Broadcast));
+            if passed && Packet::known(&*tlp).is_poisoned() {
+                self.counters.count(Counted::PoisonedPassed);
+            }
             self.note_downstream(None, &Packet::known(&*tlp));
         }
         verdict

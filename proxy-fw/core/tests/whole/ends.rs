@@ -148,6 +148,30 @@ fn what_a_slow_device_was_asked_first_keeps_its_tag() {
     assert!(tags.into_iter().all(|tag| tag != old), "{old:?} may still be answered");
 }
 
+/// A reset of the function ends that, too.
+#[test]
+fn what_a_slow_device_was_asked_before_its_reset_keeps_no_tag() {
+    let mut world = World::new();
+    world.device.manner = Manner::Silent;
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(Duration::from_millis(300));
+    world.device.manner = Manner::Answers;
+    world.run(Duration::from_secs(4));
+    let old = Packet::new_checked(&world.device.received[0][..]).unwrap().tag();
+    world.introduce();
+    world.bind(1);
+    world.ask_host(force(1)).unwrap();
+    assert_eq!(world.ask_box(Request::UnbindSlot(key(1))), Ok(Reply::Slot(SlotState::Free)));
+    world.bind(2);
+    world.assign_buses();
+    world.device.received.clear();
+    for _ in 0..2 * DEVICE_TAGS {
+        world.mem_read(WINDOW, 1);
+    }
+    let mut received = world.device.received.iter();
+    assert!(received.any(|tlp| Packet::new_checked(&tlp[..]).unwrap().tag() == old));
+}
+
 /// The proxy's own requests that a device did not answer are over when it is reset: their tags do not
 /// run out afterwards, which would take them from its next host.
 #[test]

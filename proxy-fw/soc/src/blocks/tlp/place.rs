@@ -214,12 +214,14 @@ impl<B: Bus + Copy> Place<B> {
     pub(super) fn event(&mut self, event: SlotEvent, at: SlotWire, timer: &Timer<B>) -> Change {
         match event {
             SlotEvent::LinkUp => {
-                self.up = true;
+                // It went down before, also where that was not heard of.
+                (self.up, self.resetting) = (true, false);
                 self.link_came_up(at)
             }
             SlotEvent::LinkDown => {
                 self.up = false;
-                let told = core::mem::take(&mut self.resetting);
+                // One reset may begin while the link trains after another.
+                let told = core::mem::take(&mut self.resetting) || self.hot_reset.is_some();
                 if told { Change::default() } else { self.link_was_lost(at) }
             }
             // Nobody is told of these yet.

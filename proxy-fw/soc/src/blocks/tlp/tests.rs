@@ -368,6 +368,28 @@ fn a_reset_is_behind_what_was_sent_and_ends_what_came() {
     }
 }
 
+/// As a release resets the device just after its host did.
+#[test]
+fn a_second_reset_while_the_link_trains_takes_no_device_away() {
+    let hardware = Hardware::new();
+    let mut port = with_device(&hardware);
+    port.signal(ONE, SlotSignal::HotReset);
+    event(&hardware, 0, SlotEvent::LinkDown);
+    assert_eq!(port.happening(), None);
+    time(&hardware, 500);
+    assert_eq!(port.happening(), None);
+    port.signal(ONE, SlotSignal::HotReset);
+    event(&hardware, 0, SlotEvent::LinkUp);
+    event(&hardware, 0, SlotEvent::LinkDown);
+    assert_eq!(port.happening(), None, "it was told to");
+    time(&hardware, 900);
+    assert_eq!(port.happening(), None);
+    event(&hardware, 0, SlotEvent::LinkUp);
+    assert_eq!(port.happening(), None, "the device is the same");
+    grants(&hardware, 0, 1);
+    assert_eq!(port.room(ONE), ClassSet::ALL);
+}
+
 #[test]
 fn perst_stays_until_it_is_ended() {
     let hardware = Hardware::new();
