@@ -76,7 +76,6 @@ fn settings_change_in_the_middle_of_work() {
         ("requests to devices behind closed windows", 100),
         ("requests to functions that do not decode", 100),
         ("reads and atomics of devices that their port refused", 20),
-        ("requests that functions held back", 20),
         ("transfers that were lost", 20),
     ];
     check("configuration", &wanted);
