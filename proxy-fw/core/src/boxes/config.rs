@@ -232,12 +232,9 @@ impl Access {
         let got = match self.state {
             State::Ended(got) => got,
             State::Pausing { until } if until <= now => Got::Paused,
-            State::Waiting { want, until, .. } if until + STOOD_STILL < now => {
-                self.state = State::Again { want, at: now };
-                return None;
-            }
             State::Waiting { want, until, .. }
-                if until <= now && self.after_reset && now < self.ready_by =>
+                if until + STOOD_STILL < now
+                    || until <= now && self.after_reset && now < self.ready_by =>
             {
                 self.state = State::Again { want, at: now };
                 return None;

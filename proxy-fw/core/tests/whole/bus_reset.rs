@@ -117,18 +117,7 @@ fn what_is_outstanding_ends_at_once_and_the_device_is_reset() {
     world.host.handle_tlp(world.now, &port_write(2, 0)).unwrap();
     world.turn();
     // The device that asked is gone: what the root complex answers to it goes nowhere.
-    let packet = Packet::new_checked(&asked[..]).unwrap();
-    let answer = emit(&Repr::new(Kind::Completion {
-        completer: Bdf::default(),
-        requester: packet.requester(),
-        tag: packet.tag(),
-        status: CplStatus::Success,
-        bcm: false,
-        byte_count: 4,
-        lower_address: 0,
-        locked: false,
-        data: &BEFORE,
-    }));
+    let answer = answer_to(&asked, &BEFORE);
     world.device.received.clear();
     world.host.handle_tlp(world.now, &answer).unwrap();
     world.run(SYNTHESISED_COMPLETION + Duration::from_millis(500));

@@ -154,18 +154,7 @@ fn a_device_that_wakes_anew_has_what_the_proxies_own_and_no_answer_of_before() {
         let asks =
             |tlp: &Vec<u8>| Packet::new_checked(&tlp[..]).unwrap().tlp_type() == TlpType::MRd;
         assert_eq!(world.to_root.iter().filter(|tlp| asks(tlp)).count(), usize::from(anew));
-        let packet = Packet::new_checked(&asked[..]).unwrap();
-        let answer = emit(&Repr::new(Kind::Completion {
-            completer: Bdf::default(),
-            requester: packet.requester(),
-            tag: packet.tag(),
-            status: CplStatus::Success,
-            bcm: false,
-            byte_count: 4,
-            lower_address: 0,
-            locked: false,
-            data: &[1; 4],
-        }));
+        let answer = answer_to(&asked, &[1; 4]);
         world.host.handle_tlp(world.now, &answer).unwrap();
         world.turn();
         assert_eq!(world.device.received.len(), usize::from(!anew), "of what was asked before");
