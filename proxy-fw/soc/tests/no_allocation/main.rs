@@ -356,13 +356,7 @@ impl World {
 
     fn introduce(&mut self) {
         for (card, other) in [(0, 1), (1, 0)] {
-            let path = PathAddress::Ethernet { mac: mac(other), vlan: None };
-            let peer = Peer {
-                node: net::node(other),
-                incarnation: self.net.incarnation(other),
-                paths: [path].into_iter().collect(),
-                mtu: 1500,
-            };
+            let peer = self.net.peer(other);
             assert_eq!(self.ask(card, Request::SetPeer(peer)), Ok(Reply::Done));
         }
     }

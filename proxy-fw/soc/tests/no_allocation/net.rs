@@ -2,8 +2,8 @@
 //! between simulated cards (`tests/cost`).
 
 use proxy_core::control::{
-    CONTROL_VERSION, ControlError, Decoded, FromProxy, OperationId, Reply, Request, Term, ToProxy,
-    Welcome, decode, encode,
+    CONTROL_VERSION, ControlError, Decoded, FromProxy, OperationId, PathAddress, Peer, Reply,
+    Request, Term, ToProxy, Welcome, decode, encode,
 };
 use proxy_core::time::Instant;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
@@ -313,6 +313,13 @@ impl Net {
     fn connection(&mut self, card: usize) -> &mut Connection {
         let connection = self.connections.iter_mut().find(|one| one.card == Some(card));
         connection.expect("the card has joined")
+    }
+
+    /// A card, as the other one is told of it.
+    pub(super) fn peer(&mut self, card: usize) -> Peer {
+        let path = PathAddress::Ethernet { mac: mac(card), vlan: None };
+        let paths = [path].into_iter().collect();
+        Peer { node: node(card), incarnation: self.incarnation(card), paths, mtu: 1500 }
     }
 
     /// The number of a card's life, as it has told it.

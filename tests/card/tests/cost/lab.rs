@@ -257,13 +257,7 @@ impl Lab {
     pub(crate) fn join(&mut self) -> Result<()> {
         self.until("the cards' hello", |lab| lab.net.has_all().then_some(()));
         for (card, other) in [(0, 1), (1, 0)] {
-            let path = PathAddress::Ethernet { mac: mac(other), vlan: None };
-            let peer = Peer {
-                node: net::node(other),
-                incarnation: self.net.incarnation(other),
-                paths: [path].into_iter().collect(),
-                mtu: 1500,
-            };
+            let peer = self.net.peer(other);
             self.ask(card, Request::SetPeer(peer))?;
         }
         // What is at the PCIe sides was heard of, too.
