@@ -66,9 +66,9 @@ impl Link {
             self.path_heard(now, path, ack.packet);
             self.paths[path].judged = judged;
             self.find_losses(now, path);
-            if is_latest && ack.sacks.is_full() {
-                self.land_overtaken(path, end);
-            }
+        }
+        if is_latest && ack.sacks.is_full() {
+            (0..self.path_count).for_each(|path| self.land_overtaken(path, end));
         }
         Ok(())
     }

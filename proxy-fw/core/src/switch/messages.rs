@@ -18,14 +18,22 @@ pub(super) enum TurnOff {
     Gathering { waiting: u32, until: Instant },
     /// All have; the acknowledgement is to be sent.
     Gathered,
+    /// It was sent: what is above may go off, and sends a reset when it is back.
+    Done,
 }
 
 impl TurnOff {
     pub(super) fn deadline(self) -> Option<Instant> {
         match self {
             Self::Gathering { until, .. } => Some(until),
-            Self::Idle | Self::Gathered => None,
+            Self::Idle | Self::Gathered | Self::Done => None,
         }
+    }
+
+    /// Whether ports may send power management events: not any more once they were told that power
+    /// goes, until a reset.
+    pub(super) fn lets_wake(self) -> bool {
+        self == Self::Idle
     }
 
     /// A device acknowledged, or is not there to do it.

@@ -45,6 +45,9 @@ impl VirtualSwitch {
     pub(super) fn power_events_timeout(&mut self, now: Instant) {
         let Some(due) = self.power_events_at.filter(|at| *at <= now) else { return };
         self.power_events_at = None;
+        if !self.turn_off.lets_wake() {
+            return;
+        }
         for port in self.port_ids() {
             let bridge = &mut self.port_mut(port).bridge;
             if !bridge.waits_for_service() {
@@ -129,6 +132,10 @@ impl VirtualSwitch {
         if !self.port(port).bridge.unsent.power_event {
             return true;
         }
+        if !self.turn_off.lets_wake() {
+            self.port_mut(port).bridge.unsent.power_event = false;
+            return true;
+        }
         if !push_message(MsgCode::PmPme, MsgRouting::ToRootComplex, id, out) {
             return false;
         }
@@ -182,7 +189,7 @@ impl VirtualSwitch {
             if !push_message(MsgCode::PmeToAck, MsgRouting::Gathered, self.id, out) {
                 return false;
             }
-            self.turn_off = TurnOff::Idle;
+            self.turn_off = TurnOff::Done;
         }
         true
     }

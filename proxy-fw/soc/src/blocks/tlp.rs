@@ -203,6 +203,13 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
             {
                 self.take_in(done);
             }
+            for index in 0..self.places.len() {
+                while !self.happenings.is_full()
+                    && let Some(event) = self.places[index].missed()
+                {
+                    self.happens(index, event);
+                }
+            }
             if self.happenings.is_full() {
                 // They are taken first; the queue stands still meanwhile.
                 return;
@@ -294,9 +301,25 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
         }
     }
 
+    /// Takes in an event of a slot, for which there is room.
+    fn happens(&mut self, index: usize, event: SlotEvent) {
+        let Self { pool, receive, places, first, happenings, counts, timer, .. } = self;
+        let place = &mut places[index];
+        let Change { happening, clear, wrong } =
+            place.event(event, SlotWire(*first + index as u8), timer);
+        counts.wrong += u64::from(wrong);
+        if clear {
+            discard(place, receive, pool, counts);
+        }
+        if let Some(happening) = happening {
+            let pushed = happenings.push_back(happening);
+            assert!(pushed.is_ok(), "there was room");
+        }
+    }
+
     /// Takes in a TLP or an event.
     fn take_in(&mut self, done: Done) {
-        let Self { pool, receive, places, first, happenings, counts, timer, .. } = self;
+        let Self { pool, receive, places, counts, .. } = self;
         let status = Status::from_bits(done.status);
         let index = status.slot().get() as usize;
         let Some(place) = places.get_mut(index) else {
@@ -305,17 +328,7 @@ impl<B: Bus + Copy, R: Bus, M: Buffers> TlpPort<B, R, M> {
         };
         if status.event() != SlotEvent::None {
             offer(receive, pool, done.buffer);
-            let Change { happening, clear, wrong } =
-                place.event(status.event(), SlotWire(*first + index as u8), timer);
-            counts.wrong += u64::from(wrong);
-            if clear {
-                discard(place, receive, pool, counts);
-            }
-            if let Some(happening) = happening {
-                let pushed = happenings.push_back(happening);
-                assert!(pushed.is_ok(), "there was room");
-            }
-            return;
+            return self.happens(index, status.event());
         }
         let Some(class) = class_from(status.class()).filter(|class| place.deliver(*class)) else {
             counts.wrong += 1;

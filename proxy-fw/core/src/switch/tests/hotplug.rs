@@ -401,6 +401,35 @@ fn a_power_event_that_nobody_serves_is_sent_again() {
     assert_eq!(host.switch.poll_timeout(), None);
 }
 
+/// The root complex may go off once it has the acknowledgement.
+#[test]
+fn no_power_event_follows_the_word_that_power_goes() {
+    let (mut host, _drivers) = empty(2);
+    for n in 0..2 {
+        host.write_bytes(Host::id(n), 0x44, 0x0103, 0x3);
+    }
+    host.switch.plug(host.now, port(0), &mut host.out);
+    let mut off = message_of(ROOT, MsgCode::PmeTurnOff, MsgRouting::Broadcast);
+    let _ = host.down(&mut off);
+    host.switch.plug(host.now, port(1), &mut host.out);
+    let mut ack = message_of(u16::from(bus(0)) << 8, MsgCode::PmeToAck, MsgRouting::Gathered);
+    assert_eq!(host.up(0, &mut ack), UpstreamVerdict::Consumed);
+    let sent = host.take_out();
+    let codes: Vec<_> = sent.iter().map(|tlp| view(tlp).message_code()).collect();
+    assert_eq!(codes, [MsgCode::PmPme, MsgCode::PmeToAck]);
+    host.now = host.now + Duration::from_millis(200);
+    host.switch.handle_timeout(host.now, &mut host.out);
+    assert_eq!(host.take_out().len(), 0);
+    assert_eq!(host.switch.poll_timeout(), None);
+    host.switch.handle_reset(ResetKind::Hot);
+    host.enumerate();
+    Driver::probe(&mut host, 0);
+    host.write_bytes(Host::id(0), 0x44, 0x0103, 0x3);
+    host.take_out();
+    host.switch.surprise_remove(host.now, port(0), &mut host.out);
+    assert_eq!(host.take_out().len(), 1, "a reset ends it");
+}
+
 /// What is told in D3hot is what is set, whenever it is enabled.
 #[test]
 fn a_power_event_is_sent_when_it_is_enabled_late() {

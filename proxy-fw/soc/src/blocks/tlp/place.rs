@@ -6,7 +6,7 @@ use crate::board::{Happening, SlotWire, Windows};
 use crate::waiting::Waiting;
 use card_regs::Bus;
 use card_regs::slot::{Control, ReceiveGrant, Slot as Block};
-use card_regs::values::{Indicator, PayloadSize, SlotEvent};
+use card_regs::values::{Indicator, PayloadSize, SlotEvent, SlotLink};
 use core::time::Duration;
 use proxy_core::boxes::SlotSignal;
 use proxy_core::config_space::ResetKind;
@@ -403,6 +403,24 @@ impl<B: Bus + Copy> Place<B> {
             let value = ReceiveGrant::RESET.with_posted(posted).with_non_posted(non_posted);
             self.block.receive_grant().write(value.with_completion(completion));
         }
+    }
+
+    /// After the receive queue stopped: an event that the port's state tells of and that never came. It
+    /// may still come, and then changes nothing.
+    pub(super) fn missed(&self) -> Option<SlotEvent> {
+        let status = self.block.status().read();
+        if let Facing::Device { device, .. } = &self.facing {
+            let is_there = *device != Device::Absent;
+            if status.present() != is_there {
+                return Some(if is_there { SlotEvent::Removed } else { SlotEvent::Inserted });
+            }
+            if status.power_fault() && is_there && *device != Device::Failed {
+                return Some(SlotEvent::PowerFault);
+            }
+        }
+        let is_up = status.link() == SlotLink::Up;
+        let event = if is_up { SlotEvent::LinkUp } else { SlotEvent::LinkDown };
+        (is_up != self.up).then_some(event)
     }
 
     /// After the receive queue stopped: TLPs that the block counts as delivered and that never

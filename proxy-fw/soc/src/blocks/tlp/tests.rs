@@ -128,6 +128,10 @@ fn next(port: &mut Port<'_>, at: SlotWire) -> Option<Vec<u8>> {
     Some(tlp)
 }
 
+/// Status of a slot with a device that has power, and its link.
+const LINK_DOWN: u32 = 0b00_0011;
+const LINK_UP: u32 = 0b10_0011;
+
 /// A box with a device in slot 1, whose link is up.
 fn with_device(hardware: &Hardware) -> Port<'_> {
     let mut port = new_box(hardware);
@@ -136,6 +140,7 @@ fn with_device(hardware: &Hardware) -> Port<'_> {
     hardware.set("tlp.slot[0].status", 0b11);
     time(hardware, 100);
     assert_eq!(port.happening(), None);
+    hardware.set("tlp.slot[0].status", LINK_UP);
     event(hardware, 0, SlotEvent::LinkUp);
     assert_eq!(port.happening(), Some(Happening::Inserted(ONE, model())));
     assert_eq!(port.happening(), None);
@@ -529,6 +534,42 @@ fn queues_that_stopped_begin_anew_without_a_grant_lost() {
     }
     let level = hardware.level(RECEIVE);
     assert_eq!(usize::from(level), WINDOWS.total() + EVENT_BUFFERS, "no buffer is lost");
+}
+
+/// The block had written it when the queue stopped, and it did not get into memory.
+#[test]
+fn an_event_that_a_queue_lost_when_it_stopped_is_read_from_the_slot() {
+    let hardware = Hardware::new();
+    let mut port = with_device(&hardware);
+    let stops = |port: &mut Port<'_>, status: u32| {
+        hardware.set("tlp.slot[0].status", status);
+        hardware.fail(RECEIVE);
+        port.recover();
+        let told: Vec<_> = std::iter::from_fn(|| port.happening()).collect();
+        // What it waited with comes once more, perhaps.
+        if status == LINK_UP {
+            event(&hardware, 0, SlotEvent::LinkUp);
+        }
+        assert_eq!(port.happening(), None);
+        told
+    };
+    assert_eq!(stops(&mut port, LINK_UP), [], "nothing was lost");
+    assert_eq!(stops(&mut port, LINK_DOWN), [Happening::Removed(ONE)]);
+    assert_eq!(stops(&mut port, LINK_UP), [Happening::Inserted(ONE, model())]);
+    // Of a link that a reset took down it came up again.
+    port.signal(ONE, SlotSignal::HotReset);
+    event(&hardware, 0, SlotEvent::LinkDown);
+    assert_eq!(port.happening(), None);
+    grants(&hardware, 0, 3);
+    assert_eq!(port.room(ONE), ClassSet::NONE);
+    assert_eq!(stops(&mut port, LINK_UP), []);
+    time(&hardware, 200);
+    assert_eq!(port.happening(), None);
+    assert!(port.room(ONE).contains(Posted));
+    assert_eq!(stops(&mut port, 0), [Happening::Removed(ONE)], "it was taken out");
+    assert_eq!(control(&hardware, 0), PERST | DISABLE, "and has no power");
+    assert_eq!(stops(&mut port, 0), []);
+    assert_eq!(port.counters()[0].1, 0, "nothing that cannot be");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The card's IP against a manager's.
 
 mod dhcp;
+mod ping;
 
 use super::*;
 use crate::testing::{WireMac, at_fixed_address};
