@@ -8,8 +8,8 @@ use tlp_codec::tlp::{ByteEnables, Kind, Packet, Prefix, Prefixes, Repr, TlpType,
 
 /// End-to-end prefixes of one TLP (PCIe 5.0 section 2.2.10.2).
 const PREFIXES: u64 = 4;
-/// Of the prefixes that are drawn, the first bytes: vendor-defined ones, both end to end.
-const VENDORS: [u8; 2] = [0x9e, 0x9f];
+/// Of the prefixes that are drawn, the first bytes: PASID and both vendor-defined ones, all end to end.
+const KINDS: [u8; 3] = [0x91, 0x9e, 0x9f];
 
 /// What came of each kind, at devices and root complexes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,8 +95,8 @@ impl Dresser {
         if self.random.chance(self.dress.hints_ppm) {
             self.hint(repr);
         }
-        let writes = repr.tlp_type() == TlpType::MWr;
-        repr.poisoned = writes && self.random.chance(self.dress.poison_ppm);
+        let with_data = !repr.data().is_empty();
+        repr.poisoned = with_data && self.random.chance(self.dress.poison_ppm);
     }
 
     /// A request of any kind.
@@ -124,7 +124,7 @@ impl Dresser {
             repr.prefixes = Prefixes::none();
             for _ in 0..self.random.between(1, PREFIXES) {
                 let [a, b, c, ..] = self.random.next().to_le_bytes();
-                let first = VENDORS[self.random.below(2) as usize];
+                let first = KINDS[self.random.below(KINDS.len() as u64) as usize];
                 let prefix = Prefix::from_bytes([first, a, b, c]).expect("a prefix's first byte");
                 repr.prefixes.push(prefix).expect("at most four");
             }

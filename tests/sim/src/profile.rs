@@ -266,7 +266,7 @@ pub(crate) struct Dress {
     pub(crate) prefixes_ppm: u32,
     /// A digest (ECRC); one in four is wrong.
     pub(crate) digests_ppm: u32,
-    /// Writes and completions with data are poisoned.
+    /// What has data is poisoned: writes, atomics, messages and completions.
     pub(crate) poison_ppm: u32,
 }
 

@@ -6,7 +6,7 @@ use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{Kind, MsgCode, MsgRouting, Repr};
 
 /// What it can be told to say, by its number in what the driver writes.
-const CODES: [(MsgRouting, MsgCode); 9] = [
+const CODES: [(MsgRouting, MsgCode); 10] = [
     (MsgRouting::ToRootComplex, MsgCode::VendorDefined0),
     (MsgRouting::ToRootComplex, MsgCode::VendorDefined1),
     (MsgRouting::ById, MsgCode::VendorDefined0),
@@ -15,6 +15,7 @@ const CODES: [(MsgRouting, MsgCode); 9] = [
     // Where nobody has enabled them, the switch keeps these to itself (PCIe 5.0 section 6.2.3.2.2).
     (MsgRouting::ToRootComplex, MsgCode::ErrCor),
     (MsgRouting::ToRootComplex, MsgCode::ErrNonFatal),
+    (MsgRouting::ToRootComplex, MsgCode::ErrFatal),
     // They end at the port above.
     (MsgRouting::Local, MsgCode::VendorDefined1),
     (MsgRouting::Local, MsgCode::VendorDefined0),
@@ -22,7 +23,7 @@ const CODES: [(MsgRouting, MsgCode); 9] = [
 /// Of those, the ones that come to the root complex.
 const COME: usize = 5;
 /// And those that come where error messages are enabled.
-const ERRORS: std::ops::Range<usize> = COME..COME + 2;
+const ERRORS: std::ops::Range<usize> = COME..COME + 3;
 /// As many as there are, and one more that turns the wire.
 pub(crate) const SAYINGS: u64 = CODES.len() as u64 + 1;
 /// Bytes of data at most; every device takes payloads so large.
