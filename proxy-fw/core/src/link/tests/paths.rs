@@ -207,6 +207,23 @@ fn a_late_word_with_a_full_list_stops_no_timer() {
     assert_eq!(pair.oracle.missing(), 0);
 }
 
+/// What its path's own word was too late to say, the next one says that knows all.
+#[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
+fn what_is_behind_a_full_list_is_not_under_way_by_any_path() {
+    let (mut pair, [first, second]) = many_frames();
+    let late = word_after(&mut pair, &second);
+    let soon = word_after(&mut pair, &first[2..3]);
+    pair.hand_over(0, &soon).unwrap();
+    pair.hand_over(0, &late).unwrap();
+    assert!(pair.ends[0].paths[1].in_flight > 4 * 1500, "it did not know all");
+    let all = word_after(&mut pair, &first[4..5]);
+    pair.hand_over(0, &all).unwrap();
+    let under_way = pair.ends[0].paths[1].in_flight;
+    assert!(under_way < 4 * 1500, "{under_way} bytes under way of frames that came");
+    settle(&mut pair);
+}
+
 #[test]
 #[cfg_attr(dxpu_limits = "card", ignore = "needs deeper queues than a card's")]
 fn a_late_word_loses_nothing_that_came_since() {
