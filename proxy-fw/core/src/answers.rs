@@ -83,7 +83,7 @@ impl Node {
     // One function, and not an iterator of iterators: that is kilobytes of a card's code.
     fn path_counter(&self, place: usize) -> Option<(Name, u64)> {
         let (nth, is_lost) = (place / 2, place % 2 == 1);
-        let PeerLink { peer, link } = self.peers[nth / MAX_PATHS].as_ref()?;
+        let PeerLink { peer, link, .. } = self.peers[nth / MAX_PATHS].as_ref()?;
         let wanted = |(path, ..): &(PathId, u64, u32)| usize::from(path.get()) == nth % MAX_PATHS;
         let (path, sent, lost) = link.path_traffic().find(wanted)?;
         let (what, count) = if is_lost { ("lost", lost.into()) } else { ("sent", sent) };

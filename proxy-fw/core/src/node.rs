@@ -26,7 +26,15 @@ use tlp_codec::ids::{BindingKey, NodeId};
 pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
     pub(crate) link: Link,
+    /// What is left of its turn, in bytes: below 0, what it owes.
+    left: i32,
 }
+
+/// Bytes that a link may send in a turn, for each unit that those weigh who send by it.
+const TURN: i32 = 1500;
+
+/// What a link may owe of its turns at most, in bytes: what goes before all turns counts for them, too.
+const MOST_OWED: i32 = 1 << 16;
 
 /// Where the TLPs of a binding go.
 #[derive(Clone, Copy, Debug)]
@@ -179,25 +187,63 @@ impl Node {
         Some(index)
     }
 
-    /// The next frame of any link, in turn. For the compiler it is just too long to be put into the
-    /// only place of each role that calls it, which is what it is to do.
+    /// The next frame of any link. Links take turns as bindings of a link do: as many bytes each as those
+    /// weigh that send by it, and before all turns one with something that is guaranteed.
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
-        // From the place whose turn it is on, and then those before it.
-        let turn = self.turn;
-        for step in ones(self.known.rotate_right(turn as u32)) {
-            let index = (turn + step) % u32::BITS as usize;
-            let Some(PeerLink { peer, link }) = &mut self.peers[index] else { continue };
-            if let Some(transmit) = link.poll_transmit(now, buf, &mut self.stamps) {
-                self.turn = index + 1;
-                if self.stamps.recorder.wants_frames() {
-                    let sent = &buf[..transmit.len];
-                    self.stamps.recorder.sent_frame(now, peer.node, self.is_host, sent);
+        let several = self.known & self.known.wrapping_sub(1) != 0;
+        if several {
+            for index in ones(self.known) {
+                let goes_first = self.link(index).goes_first(now);
+                if goes_first && let Some(outgoing) = self.poll_peer(now, index, buf) {
+                    return Some(outgoing);
                 }
-                return Some(Outgoing { peer: peer.node, path: transmit.path, len: transmit.len });
             }
         }
-        None
+        let (turn, mut asked) = (self.turn, self.known);
+        loop {
+            let mut owing = 0;
+            // From the place whose turn it is on, and then those before it.
+            for step in ones(asked.rotate_right(turn as u32)) {
+                let index = (turn + step) % u32::BITS as usize;
+                if several && !self.has_turn(index) {
+                    owing |= 1 << index;
+                } else if let Some(outgoing) = self.poll_peer(now, index, buf) {
+                    return Some(outgoing);
+                }
+            }
+            if owing == 0 {
+                return None;
+            }
+            // The others have nothing to send.
+            asked = owing;
+        }
+    }
+
+    /// Whether a link may send in its turn, which may begin with that: it does not if it still owes what
+    /// it sent in an earlier one.
+    fn has_turn(&mut self, index: usize) -> bool {
+        let Some(PeerLink { link, left, .. }) = &mut self.peers[index] else { return false };
+        if *left <= 0 {
+            *left += link.weight() as i32 * TURN;
+        }
+        *left > 0
+    }
+
+    /// The next frame of a link. What it has left of its turn when it has none is lost.
+    fn poll_peer(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<Outgoing> {
+        let PeerLink { peer, link, left } = self.peers[index].as_mut()?;
+        let Some(transmit) = link.poll_transmit(now, buf, &mut self.stamps) else {
+            *left = (*left).min(0);
+            return None;
+        };
+        *left = (*left - transmit.len as i32).max(-MOST_OWED);
+        self.turn = if *left > 0 { index } else { index + 1 };
+        if self.stamps.recorder.wants_frames() {
+            let sent = &buf[..transmit.len];
+            self.stamps.recorder.sent_frame(now, peer.node, self.is_host, sent);
+        }
+        Some(Outgoing { peer: peer.node, path: transmit.path, len: transmit.len })
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
@@ -311,7 +357,8 @@ impl Node {
             return Err(ControlError::UnknownPeer(peer.node));
         }
         let known = self.peer_index(peer.node);
-        if let Some(PeerLink { peer: before, link }) = known.and_then(|i| self.peers[i].as_mut())
+        if let Some(PeerLink { peer: before, link, .. }) =
+            known.and_then(|i| self.peers[i].as_mut())
             && before.incarnation == peer.incarnation
             && !matches!(link.state(), LinkState::Down(_))
         {
@@ -334,7 +381,7 @@ impl Node {
         self.end_link(index);
         let storage = self.storages.pop().expect("each place without a peer has storage");
         let link = Link::with_storage(ends, config, storage);
-        self.peers[index] = Some(PeerLink { peer: peer.clone(), link });
+        self.peers[index] = Some(PeerLink { peer: peer.clone(), link, left: 0 });
         self.known |= 1 << index;
         Ok(Answer::Done)
     }
@@ -438,7 +485,7 @@ impl Node {
 
     fn poll_told_path(&mut self) -> Option<Event> {
         ones(self.known).find_map(|index| {
-            let PeerLink { peer, link } = self.peers[index].as_mut()?;
+            let PeerLink { peer, link, .. } = self.peers[index].as_mut()?;
             let peer = peer.node;
             let (path, is_good) = link.poll_told_path()?;
             Some(match is_good {

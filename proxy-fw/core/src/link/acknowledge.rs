@@ -63,6 +63,9 @@ impl Link {
             self.restart_timeout(now, path);
         }
         if news {
+            if self.paths[path].carried_at >= self.paths[path].round_at {
+                self.round_over(now, path);
+            }
             self.path_heard(now, path, ack.packet);
             self.paths[path].judged = judged;
             self.find_losses(now, path);

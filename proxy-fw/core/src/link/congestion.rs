@@ -1,16 +1,34 @@
-//! How many bytes may be under way on a path: slow start, additive increase, multiplicative
+//! How many bytes may be under way on a path: slow start, an increase that quickens, multiplicative
 //! decrease on loss and on Congestion Experienced (RFC 5681, RFC 3168). A round trip that is well
 //! above its smallest says that queues are filling: the window does not grow then, and shrinks by
 //! as much as the round trip is too long (Kumar et al., *Swift*, SIGCOMM 2020, section 3.2).
+//!
+//! Links that share a cable have windows like their weights, since each grows by its own weight and all
+//! shrink by the same part; none falls below what its guaranteed rate needs. Where many share one there
+//! is room for a few small frames of each: frames are as small then as windows are.
 
 use crate::time::Instant;
 
+/// The frame that everything here is measured in, in bytes: larger ones are sent where there is room for
+/// several.
+const SMALL: u32 = 1500;
 /// Where the window is never below: two frames, so that one loss can be noticed by the next.
 const MIN_FRAMES: u32 = 2;
 /// Where it starts (RFC 6928).
 const INITIAL_FRAMES: u32 = 10;
-/// Where it never needs to go above: more than any link window holds.
+/// Where it never needs to go above: more of the largest frames than any link window holds.
 const MAX_FRAMES: u32 = 1024;
+/// Frames that a window is for, where frames were lost or marked. A queue marks what comes while it is
+/// above its mark, its own bytes not counted: who sends few large frames would seldom hear of it, and
+/// take the room of those who send many small ones.
+const FRAMES: u32 = 16;
+/// What the window grows by in the first round trip after congestion, for each unit of weight; in each
+/// later one by a part of all that it grew since, too.
+const STEP: u32 = SMALL;
+const QUICKENS: u32 = 8;
+/// The part of the window that it grows by where that is little for its weight, at most: it shrinks by
+/// about as much. The smaller the window of a unit is, the more it grows by, so that all get alike.
+const MOST: u64 = 2;
 
 /// The congestion window of one path.
 #[derive(Clone, Debug)]
@@ -18,6 +36,14 @@ pub(super) struct Congestion {
     frame: u32,
     window: u32,
     threshold: u32,
+    /// What it was when a frame was last lost or marked: all the room that there is for it.
+    room: u32,
+    /// What it grew by since it last shrank.
+    grown: u32,
+    /// What it grows by in a round trip at least.
+    step: u32,
+    /// What it never shrinks below as long as anything comes back.
+    floor: u32,
     /// Losses of frames sent before this are of an event that was answered already.
     recovery_start: Instant,
     /// As that, of round trips that are too long. To answer those may be to do next to nothing: a loss
@@ -29,10 +55,15 @@ impl Congestion {
     /// For frames of so many bytes.
     pub(super) fn new(frame: usize) -> Self {
         let frame = frame as u32;
+        let small = frame.min(SMALL);
         Self {
             frame,
-            window: INITIAL_FRAMES * frame,
+            window: INITIAL_FRAMES * small,
             threshold: MAX_FRAMES * frame,
+            room: MAX_FRAMES * frame,
+            grown: 0,
+            step: STEP,
+            floor: MIN_FRAMES * small,
             recovery_start: Instant::ZERO,
             delay_start: Instant::ZERO,
         }
@@ -43,9 +74,30 @@ impl Congestion {
         self.window.into()
     }
 
+    /// Bytes of a frame that leave room for others in the window.
+    pub(super) fn frame(&self) -> usize {
+        let room = self.window.max(self.room);
+        (room / FRAMES).clamp(self.least(1), self.frame) as usize
+    }
+
     /// Whether another frame may be sent while so many bytes are under way.
     pub(super) fn allows(&self, in_flight: u64) -> bool {
         in_flight < self.window()
+    }
+
+    /// Those who send by it have so much weight together, and need so many bytes under way for what they
+    /// are guaranteed.
+    pub(super) fn share(&mut self, weight: u32, guaranteed: u64) {
+        let (step, window) = (u64::from(STEP * weight), self.window());
+        self.step = (step * window / (window + MOST * step)) as u32;
+        let most = MAX_FRAMES * self.frame;
+        self.floor = self.least(MIN_FRAMES).max(guaranteed.min(most.into()) as u32);
+        self.window = self.window.max(self.floor);
+    }
+
+    /// So many small frames.
+    fn least(&self, frames: u32) -> u32 {
+        frames * self.frame.min(SMALL)
     }
 
     /// So many bytes arrived while `in_flight` (with them) were under way.
@@ -59,7 +111,10 @@ impl Congestion {
         let growth = if self.window < self.threshold {
             bytes
         } else {
-            (u64::from(self.frame) * u64::from(bytes) / self.window()).max(1) as u32
+            let whole = self.step + self.grown / QUICKENS;
+            let growth = (u64::from(whole) * u64::from(bytes) / self.window()).max(1) as u32;
+            self.grown = (self.grown + growth).min(self.window);
+            growth
         };
         self.window = (self.window + growth).min(MAX_FRAMES * self.frame);
     }
@@ -70,8 +125,8 @@ impl Congestion {
             return;
         }
         (self.recovery_start, self.delay_start) = (now, now);
-        self.threshold = (self.window * 7 / 10).max(MIN_FRAMES * self.frame);
-        self.window = self.threshold;
+        self.threshold = (self.window * 7 / 10).max(self.floor);
+        (self.window, self.room, self.grown) = (self.threshold, self.threshold, 0);
     }
 
     /// A frame that was sent at `sent` took `round_trip` nanoseconds, which is longer than `target`.
@@ -83,20 +138,30 @@ impl Congestion {
         let (trip, excess) = (u128::from(round_trip), u128::from(round_trip - target));
         // Four fifths of the excess, half of the window at most.
         let part = (u128::from(self.window) * excess * 4 / (trip * 5)) as u32;
-        self.window = (self.window - part.min(self.window / 2)).max(MIN_FRAMES * self.frame);
+        let part = part.min(self.window / 2);
+        self.window = (self.window - part).max(self.floor);
+        self.grown = self.grown.saturating_sub(part);
         self.threshold = self.window;
     }
 
     /// Nothing came back for a whole timeout.
     pub(super) fn timed_out(&mut self, now: Instant) {
         self.congested(now, now);
-        self.window = MIN_FRAMES * self.frame;
+        self.window = self.least(MIN_FRAMES);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// So many round trips in which all of the window arrives.
+    fn grows(window: &mut Congestion, round_trips: u32) {
+        for _ in 0..round_trips {
+            let whole = window.window();
+            window.acknowledged(whole, whole, false);
+        }
+    }
 
     #[test]
     fn it_grows_only_when_used_and_shrinks_once_an_event() {
@@ -114,6 +179,64 @@ mod tests {
         assert!(!window.allows(2000) && window.allows(1999));
         window.acknowledged(5000, 2000, true);
         assert!(!window.allows(2000), "no growth while delayed");
+    }
+
+    #[test]
+    fn it_grows_by_its_weight_and_the_quicker_the_longer_nothing_is_lost() {
+        let after = |weight, round_trips| {
+            let mut window = Congestion::new(9000);
+            window.share(1, 60_000);
+            window.congested(Instant::from_nanos(9), Instant::from_nanos(5));
+            window.share(weight, 0);
+            grows(&mut window, round_trips);
+            window.window() - 60_000
+        };
+        assert_eq!(after(1, 1), 1500 * 60_000 / 63_000);
+        assert_eq!(after(8, 1), 12_000 * 60_000 / 84_000);
+        assert!((15_000..30_000).contains(&after(100, 1)), "half at most");
+        assert_eq!(after(1, 2), 2 * after(1, 1) + after(1, 1) / 8);
+        assert!(after(1, 30) > 200_000, "{}", after(1, 30));
+        let mut window = Congestion::new(9000);
+        grows(&mut window, 30);
+        window.congested(Instant::from_nanos(9), Instant::from_nanos(5));
+        grows(&mut window, 200);
+        assert_eq!(window.window(), 1024 * 9000, "and not for ever");
+        window.congested(Instant::from_nanos(90), Instant::from_nanos(50));
+        let before = window.window();
+        grows(&mut window, 1);
+        assert_eq!(window.window(), before + 1500, "it begins anew");
+    }
+
+    #[test]
+    fn frames_are_small_where_the_window_has_no_room_for_large_ones() {
+        let mut window = Congestion::new(9000);
+        assert_eq!((window.window(), window.frame()), (15_000, 9000), "nothing is known yet");
+        let at = |n: u64| Instant::from_nanos(n * 1000);
+        window.share(1, 60_000);
+        window.congested(at(2), at(1));
+        assert_eq!((window.window(), window.frame()), (60_000, 3750));
+        window.share(1, 0);
+        (2..20).for_each(|n| window.congested(at(2 * n), at(2 * n - 1)));
+        assert_eq!((window.window(), window.frame()), (3000, 1500));
+        window.share(1, 200_000);
+        assert_eq!((window.window(), window.frame()), (200_000, 9000));
+        assert_eq!(Congestion::new(1200).frame(), 1200);
+    }
+
+    #[test]
+    fn what_is_guaranteed_has_room_whatever_is_lost() {
+        let mut window = Congestion::new(9000);
+        window.share(1, 40_000);
+        let at = |n: u64| Instant::from_nanos(n * 1000);
+        (1..20).for_each(|n| window.congested(at(2 * n), at(2 * n - 1)));
+        assert_eq!(window.window(), 40_000);
+        window.delayed(at(100), at(99), 900_000, 1000);
+        assert_eq!(window.window(), 40_000);
+        window.timed_out(at(200));
+        assert_eq!(window.window(), 3000, "nothing comes back");
+        window.share(1, 0);
+        grows(&mut window, 1);
+        assert!(window.window() < 40_000);
     }
 
     #[test]

@@ -306,6 +306,7 @@ impl Link {
         self.out.tlps &= !bit;
         self.out.sidebands &= !bit;
         self.out.guaranteed &= !bit;
+        self.paths.iter_mut().for_each(|path| path.sent_by &= !bit);
         self.out.limited &= !bit;
         self.out.credits &= !bit;
         self.out.behind &= !bit;

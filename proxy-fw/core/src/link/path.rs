@@ -81,6 +81,9 @@ pub(super) struct Path {
     pub(super) rtt: Rtt,
     /// Congestion window.
     pub(super) congestion: Congestion,
+    /// Bindings that sent TLPs by it since its round trip began, and when that was.
+    pub(super) sent_by: u64,
+    pub(super) round_at: Instant,
     /// Retransmission timer, and timeouts in a row.
     pub(super) timeout_at: Timer,
     pub(super) backoff: u32,
@@ -150,6 +153,8 @@ impl Path {
             in_flight: 0,
             rtt: Rtt::new(config.initial_rtt),
             congestion: Congestion::new(config.max_frame),
+            sent_by: 0,
+            round_at: Instant::ZERO,
             timeout_at: Timer::STOPPED,
             backoff: 0,
             judged: 0,

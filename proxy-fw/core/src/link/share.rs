@@ -258,6 +258,47 @@ impl Link {
         }
     }
 
+    /// What left a path up to now was heard of: the window there is for those who sent it.
+    pub(super) fn round_over(&mut self, now: Instant, path: usize) {
+        let entry = &mut self.paths[path];
+        entry.round_at = now;
+        let mut places = core::mem::take(&mut entry.sent_by);
+        if places == 0 {
+            return;
+        }
+        let (mut weight, mut rate) = (0, 0_u64);
+        while places != 0 {
+            let turn = self.channels.turn(places.trailing_zeros() as usize);
+            places &= !turn.places;
+            weight += u32::from(turn.weight);
+            rate = rate.saturating_add(turn.guarantee.rate);
+        }
+        self.out.weight = weight;
+        let entry = &mut self.paths[path];
+        // What is above that the queue may be of its own making.
+        let round_trip = entry.rtt.smoothed().min(entry.rtt.target(self.config.ack_delay));
+        let guaranteed = u128::from(rate) * u128::from(round_trip) / u128::from(SECOND);
+        entry.congestion.share(weight, guaranteed.min(u64::MAX.into()) as u64);
+    }
+
+    /// What all that sent lately weigh together.
+    pub(crate) fn weight(&self) -> u32 {
+        self.out.weight
+    }
+
+    /// Whether something waits that has not had its guaranteed rate.
+    pub(crate) fn goes_first(&mut self, now: Instant) -> bool {
+        let mut waits = self.out.tlps & self.out.guaranteed;
+        while waits != 0 {
+            let turn = self.channels.turn(waits.trailing_zeros() as usize);
+            if turn.guarantee.has_some(now) {
+                return true;
+            }
+            waits &= !turn.places;
+        }
+        false
+    }
+
     /// Bindings that had reached their limit may send again.
     pub(super) fn handle_share_timeout(&mut self, now: Instant) {
         if self.share_at.take_due(now) {
@@ -293,6 +334,7 @@ impl Link {
                 return None;
             }
             outgoing.queue.pop(&mut self.out.slab);
+            self.out.sent_by |= 1 << index;
             outgoing.used = outgoing.used.wrapping_add(1);
             let bytes = TLP_OVERHEAD + length;
             let turn = self.channels.turn(index);

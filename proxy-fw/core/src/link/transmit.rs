@@ -79,7 +79,10 @@ impl Link {
         let Path { frame, raise, .. } = self.paths[path];
         let size = match (resend, raise) {
             (None, Raise::Wanted) => self.peer_limits.frame,
-            _ => frame,
+            // A window that has no room for several large frames has some for small ones.
+            (None, _) => frame.min(self.paths[path].congestion.frame()),
+            // What went in one frame goes in one again: only so shows that it is too large.
+            (Some(_), _) => frame,
         };
         let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;
         let mut end = header.sequence;
@@ -188,6 +191,7 @@ impl Link {
                 bytes: bytes as u16,
             });
         }
+        self.paths[path].sent_by |= core::mem::take(&mut self.out.sent_by);
         self.flight.next()
     }
 

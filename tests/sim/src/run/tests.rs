@@ -3,6 +3,7 @@
 use super::*;
 use crate::host::driver::Task;
 use crate::schedule::Act;
+use proxy_core::limits::MAX_PEERS;
 use std::time::Duration;
 
 /// The profiles in the folder, each with all of its faults and with short bursts of work, within a few
@@ -74,21 +75,28 @@ fn a_calm_fabric_works() {
 
 #[test]
 fn incast_fills_the_cable_and_not_the_queue() {
-    assert!(incast(64).marked > 0, "switches that mark do");
+    for boxes in INCAST {
+        assert!(incast(boxes, 64).marked > 0, "switches that mark do");
+    }
 }
 
-/// Ethernet alone has no marks: then delay says it all.
+/// Ethernet alone has no marks: then delay and losses say it all.
 #[test]
-fn incast_fills_the_cable_and_not_the_queue_where_nothing_is_marked() {
-    assert_eq!(incast(0).marked, 0);
+fn incast_fills_the_cable_where_nothing_is_marked() {
+    for boxes in INCAST {
+        assert_eq!(incast(boxes, 0).marked, 0);
+    }
 }
 
-/// Eight boxes write into one host as fast as its cable and a good part more than its queue takes.
-fn incast(mark_kb: u64) -> Frames {
+/// As many as fit the queue with large frames, more than do, and as many as a host may have.
+const INCAST: [usize; 3] = [8, 16, MAX_PEERS];
+
+/// Boxes write into one host as fast as its cable and a good part more than its queue takes.
+fn incast(boxes: usize, mark_kb: u64) -> Frames {
     let mut profile = Profile::find("incast").unwrap();
     profile.fabric.cable.mark_kb = mark_kb;
-    let boxes = profile.fabric.boxes;
-    let (operations, bytes) = (2_000, 4096);
+    profile.fabric.boxes = boxes;
+    let (operations, bytes) = (16_000 / boxes as u64, 4096);
     let burst = |port| {
         let act = Act::Work { host: 0, port, task: Task::DmaWrites, operations };
         Entry { id: port as u32, at_us: 0, for_us: 0, act }
@@ -106,20 +114,41 @@ fn incast(mark_kb: u64) -> Frames {
     let began = world.now();
     let before = world.done();
     let mut half = None;
+    let mut progress = vec![(0, began); boxes];
+    let mut longest = Duration::ZERO;
     while world.done() < whole {
         step(&mut world);
+        for ((done, since), now) in progress.iter_mut().zip(world.done_by_port(0)) {
+            if *done != now {
+                (*done, *since) = (now, world.now());
+            } else if now < operations {
+                longest = longest.max(world.now().saturating_since(*since));
+            }
+        }
         if half.is_none() && world.done() > whole / 2 {
             half = Some(world.done_by_port(0));
         }
     }
     let took = world.now().saturating_since(began).as_secs_f64();
     let goodput = ((whole - before) * bytes * 8) as f64 / took / 1e9;
-    let shares = half.expect("half of it was done");
-    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+    let mut shares = half.expect("half of it was done");
+    shares.sort_unstable();
     let frames = world.frames();
-    println!("{goodput:.2} Gbit/s of 10, {frames:?}, shares {shares:?}");
-    assert!(goodput > 8.5, "{goodput:.2} Gbit/s of 10");
-    assert_eq!(frames.lost, 0, "{frames:?}");
-    assert!(*least * 10 > *most * 9, "shares {shares:?}");
+    println!(
+        "{boxes} boxes, marked above {mark_kb} KB: {goodput:.2} Gbit/s of 10, {frames:?}, for \
+         {longest:?} nothing came of one, shares {shares:?}"
+    );
+    assert!(goodput > 8.3, "{goodput:.2} Gbit/s of 10");
+    let (least, middle) = (shares[0], shares[boxes / 2]);
+    if mark_kb > 0 || boxes == INCAST[0] {
+        assert_eq!(frames.lost, 0, "{frames:?}");
+        assert!(longest < Duration::from_millis(1), "{longest:?}");
+        assert!(least * 10 > middle * 8, "shares {shares:?}");
+    } else {
+        // Without marks the queue is full before anybody hears of it.
+        assert!(frames.lost * 20 < frames.sent, "{frames:?}");
+        assert!(longest < Duration::from_millis(30), "{longest:?}");
+        assert!(least * 4 > middle, "shares {shares:?}");
+    }
     frames
 }

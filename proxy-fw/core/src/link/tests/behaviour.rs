@@ -591,7 +591,7 @@ fn congestion_marks_are_echoed() {
     let frame = pair.frames_from(1).remove(0);
     let ack = Frame::new_checked(&frame).unwrap().header().ack.unwrap();
     assert_eq!(ack.ce, 1);
-    let open = |pair: &Pair| pair.ends[0].paths[0].congestion.allows(80_000);
+    let open = |pair: &Pair| pair.ends[0].paths[0].congestion.allows(12_000);
     assert!(open(&pair));
     pair.hand_over(0, &frame).unwrap();
     assert!(!open(&pair), "the sender slows down");
