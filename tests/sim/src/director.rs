@@ -182,14 +182,17 @@ impl Director {
         }
     }
 
-    /// Takes a slot back, to lend it again.
-    pub(crate) fn release(&mut self, at_box: usize, slot: usize, force: bool) {
+    /// Takes a slot back, to lend it again. Whether it is lent.
+    pub(crate) fn release(&mut self, at_box: usize, slot: usize, force: bool) -> bool {
+        let mut any = false;
         let mode = if force { Removal::Force } else { Removal::Orderly { within_ms: ORDERLY_MS } };
         for lending in &mut self.lendings {
             if (lending.at_box, lending.slot) == (at_box, slot) && lending.step == Step::Bound {
                 lending.step = Step::UnbindPort(mode);
+                any = true;
             }
         }
+        any
     }
 
     /// What is to be said now.

@@ -54,7 +54,8 @@ impl Lender {
         }
     }
 
-    pub(crate) fn release(&mut self, at_box: usize, slot: usize, force: bool) {
+    /// Whether there is anything to be released.
+    pub(crate) fn release(&mut self, at_box: usize, slot: usize, force: bool) -> bool {
         match self {
             Self::Director(director) => director.release(at_box, slot, force),
             Self::Manager(manager) => manager.release(at_box, slot, force),

@@ -275,13 +275,15 @@ impl Managed {
     /// Another one takes over, and this one goes on as long as anybody listens to it. It has a copy of
     /// the records, which goes to its next generation as a restored one does: what the first one
     /// lends from now on may be known to nobody when it is needed.
-    pub(crate) fn taken_over(&mut self, now: Instant) {
-        let Some(before) = self.current.take() else { return };
+    /// Whether there is one to be taken over.
+    pub(crate) fn taken_over(&mut self, now: Instant) -> bool {
+        let Some(before) = self.current.take() else { return false };
         self.left = Arc::new(before.store.copy());
         next_generation(self.left.as_ref(), Path::new("memory"), 0).expect("there are 255 more");
         self.stale = Some(before);
         self.moved.clear();
         self.begin_life(now);
+        true
     }
 
     /// The one before is gone at last.

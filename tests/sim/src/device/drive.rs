@@ -179,6 +179,7 @@ impl Drive {
     pub(super) fn wake(&mut self, now: Instant) {
         while self.late.front().is_some_and(|late| late.0 <= now) {
             let (_, bytes) = self.late.pop_front().expect("looked at just now");
+            self.end.misdeeds[0] += 1;
             self.end.out.push_bytes(Class::Completion, bytes, Mark::Answers);
         }
         if !self.hangs() {
@@ -194,7 +195,10 @@ impl Drive {
                 self.end.requests.complete(tlp, false)?;
             }
             Some(Class::Posted) => {}
-            _ if self.hangs() => return Ok(false),
+            _ if self.hangs() => {
+                self.end.misdeeds[1] += 1;
+                return Ok(false);
+            }
             _ => {}
         }
         let resets = self.resets_function(&packet);

@@ -110,11 +110,19 @@ pub(crate) struct End {
     manner: Manner,
     /// How often it held a request back that it had begun with.
     pub(crate) held_back: u64,
+    /// Its answers that were late, requests that came while it hung, and answers that it gave twice.
+    misdeeds: [u64; 3],
 }
 
 impl End {
     fn new() -> Self {
-        Self { out: Egress::new(), requests: Requests::new(), manner: Manner::Good, held_back: 0 }
+        Self {
+            out: Egress::new(),
+            requests: Requests::new(),
+            manner: Manner::Good,
+            held_back: 0,
+            misdeeds: [0; 3],
+        }
     }
 
     /// Everything is forgotten that was on its way.
@@ -174,6 +182,14 @@ impl Device {
         match self {
             Self::Model(model) => [model.unheard, model.end.held_back],
             Self::Drive(_) => [0; 2],
+        }
+    }
+
+    /// Its answers that were late, requests that came while it hung, and answers that it gave twice.
+    pub(crate) fn misdeeds(&self) -> [u64; 3] {
+        match self {
+            Self::Model(model) => model.end.misdeeds,
+            Self::Drive(drive) => drive.end.misdeeds,
         }
     }
 

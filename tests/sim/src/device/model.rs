@@ -187,6 +187,7 @@ impl Model {
     /// Says what is due.
     pub(crate) fn wake(&mut self, now: Instant) {
         while let Some((bytes, mark)) = self.late.pop(now) {
+            self.end.misdeeds[if matches!(mark, Mark::TooMany) { 2 } else { 0 }] += 1;
             self.end.out.push_bytes(Class::Completion, bytes, mark);
         }
     }
@@ -204,7 +205,10 @@ impl Model {
                 self.answered(&done, packet.payload())?;
             }
             Some(Class::Posted) => self.write(&packet),
-            _ if self.end.manner == Manner::Hangs => self.hear_reset(&packet),
+            _ if self.end.manner == Manner::Hangs => {
+                self.end.misdeeds[1] += 1;
+                self.hear_reset(&packet);
+            }
             _ => was_reset = self.request(now, &packet),
         }
         self.work();

@@ -43,6 +43,11 @@ pub(crate) enum Place {
     Nowhere,
 }
 
+/// Whether devices that flood write there.
+pub(crate) fn is_flooded(place: Place) -> bool {
+    matches!(place, Place::Memory { offset, .. } if offset as u64 >= FLOODED)
+}
+
 /// The memory of one host.
 pub(crate) struct Memory {
     regions: Vec<[Vec<u8>; 2]>,

@@ -184,6 +184,8 @@ pub(crate) struct Os {
     pub(crate) let_go: u64,
     /// TLPs of devices that go nowhere.
     pub(crate) strays: u64,
+    /// Writes to where devices that flood write.
+    pub(crate) flooded: u64,
     pub(crate) messages: u64,
     /// Settings that were changed: of functions and of ports, in the order of [`Setting`].
     pub(crate) changed: [[u64; 4]; 2],
@@ -243,6 +245,7 @@ impl Os {
             readied: 0,
             let_go: 0,
             strays: 0,
+            flooded: 0,
             messages: 0,
             changed: [[0; 4]; 2],
         }

@@ -115,12 +115,12 @@ impl Managed {
         }
     }
 
-    /// Takes a slot back.
-    pub(crate) fn release(&mut self, at_box: usize, slot: usize, force: bool) {
-        let Some(life) = &self.current else { return };
+    /// Takes a slot back. Whether it is lent.
+    pub(crate) fn release(&mut self, at_box: usize, slot: usize, force: bool) -> bool {
+        let Some(life) = &self.current else { return false };
         let slot = self.slot(at_box, slot);
         let Some(binding) = life.manager.records.snapshot().binding_at_slot(&slot).cloned() else {
-            return;
+            return false;
         };
         let of_slot = |wish: &&mut Wish| wish.slot == binding.slot;
         self.wishes.iter_mut().filter(of_slot).for_each(|wish| wish.released = true);
@@ -133,6 +133,7 @@ impl Managed {
             });
             let _ = asked.await;
         });
+        true
     }
 
     /// Has a device replaced by another one.

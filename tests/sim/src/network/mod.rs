@@ -4,11 +4,14 @@
 //! plane `p`, and nothing leads from one plane to another. A plane is one switch, or two of them
 //! (hosts at one, boxes at the other) with a cable between.
 
+mod counts;
 mod damage;
 mod port;
 
 use crate::profile::{Fabric, Trouble};
-use port::{CUT, Fate, Port};
+pub(crate) use counts::Loss;
+use counts::{Counts, HeldUp};
+use port::{Fate, Port};
 use proxy_core::time::Instant;
 use std::time::Duration;
 use tlp_codec::ids::BindingKey;
@@ -27,6 +30,9 @@ pub(crate) struct InFlight {
     /// The ports that it still has to pass, last one first.
     hops: [u16; 3],
     left: u8,
+    /// As which of all frames it was sent; and it is the second one of that number.
+    number: u64,
+    again: bool,
     /// How often its plane's switches had been rebooted when it set out.
     reboots: u32,
 }
@@ -48,7 +54,7 @@ pub(crate) enum Moved {
     /// It is at its receiver.
     Arrived(InFlight),
     /// It is lost.
-    Lost(InFlight, &'static str),
+    Lost(InFlight, Loss),
 }
 
 /// What a fault concerns: some of the ports.
@@ -90,6 +96,7 @@ pub(crate) struct Network {
     pub(crate) marked: u64,
     /// Of those that were lost, the ones that a cable did not carry which carried the other direction.
     pub(crate) lost_one_way: u64,
+    counts: Counts,
 }
 
 impl Network {
@@ -113,6 +120,7 @@ impl Network {
             lost: 0,
             marked: 0,
             lost_one_way: 0,
+            counts: Counts::new(nodes * nodes * paths),
         }
     }
 
@@ -175,8 +183,20 @@ impl Network {
         self.sent += 1;
         let reboots = self.reboots[plane];
         let left = left as u8 + 1;
-        let (marked, harm) = (false, Harm::default());
-        Some(self.keep(InFlight { from, to, path, bytes, marked, harm, hops, left, reboots }))
+        let flight = InFlight {
+            from,
+            to,
+            path,
+            bytes,
+            marked: false,
+            harm: Harm::default(),
+            hops,
+            left,
+            number: self.sent,
+            again: false,
+            reboots,
+        };
+        Some(self.keep(flight))
     }
 
     fn keep(&mut self, flight: InFlight) -> u32 {
@@ -196,11 +216,14 @@ impl Network {
     pub(crate) fn step(&mut self, now: Instant, number: u32) -> Moved {
         let flight = self.flights[number as usize].as_mut().expect("a frame moves once at a time");
         if flight.reboots != self.reboots[flight.path as usize] {
-            return self.lose(number, "the switch was rebooted");
+            return self.lose(number, Loss::Rebooted);
         }
         if flight.left == 0 {
             self.arrived += 1;
-            return Moved::Arrived(self.take(number));
+            let flight = self.take(number);
+            let flow = (flight.from * self.nodes + flight.to) * self.paths;
+            self.counts.arrived(flow + usize::from(flight.path), &flight);
+            return Moved::Arrived(flight);
         }
         flight.left -= 1;
         let port = &mut self.ports[flight.hops[flight.left as usize] as usize];
@@ -212,14 +235,14 @@ impl Network {
         match fate {
             Fate::Lost(why) => {
                 let at = usize::from(flight.hops[flight.left as usize]);
-                let one_way = why == CUT && self.ports[self.opposite(at)].carries(now);
+                let one_way = why.is_cut() && self.ports[self.opposite(at)].carries(now);
                 self.lost_one_way += u64::from(one_way);
                 self.lose(number, why)
             }
             Fate::Comes { at, again: None, .. } => Moved::Goes([Some((at, number)), None]),
             Fate::Comes { at, again: Some(again), .. } => {
                 let (bytes, harm) = (flight.bytes.clone(), flight.harm.clone());
-                let copy = InFlight { bytes, harm, ..*flight };
+                let copy = InFlight { bytes, harm, again: true, ..*flight };
                 Moved::Goes([Some((at, number)), Some((again, self.keep(copy)))])
             }
         }
@@ -230,8 +253,9 @@ impl Network {
         self.flights[number as usize].take().expect("it is on its way")
     }
 
-    fn lose(&mut self, number: u32, why: &'static str) -> Moved {
+    fn lose(&mut self, number: u32, why: Loss) -> Moved {
         self.lost += 1;
+        self.counts.lost(why);
         Moved::Lost(self.take(number), why)
     }
 
@@ -283,13 +307,13 @@ impl Network {
     }
 
     /// The cables are cut.
-    pub(crate) fn cut(&mut self, cables: Cables) {
-        self.each(cables, |port| port.down += 1);
+    pub(crate) fn cut(&mut self, cables: Cables, why: Loss) {
+        self.each(cables, |port| port.down.push(why));
     }
 
-    /// They are whole again.
-    pub(crate) fn mend(&mut self, now: Instant, cables: Cables) {
-        self.each(cables, |port| port.mend(now));
+    /// They are whole again, but for what else has cut them.
+    pub(crate) fn mend(&mut self, now: Instant, cables: Cables, why: Loss) {
+        self.each(cables, |port| port.mend(now, why));
     }
 
     /// A fault of [`Network::storm`], [`Network::shrink`] or [`Network::spike`] is over.
@@ -300,6 +324,16 @@ impl Network {
     /// The switches of a plane are rebooted: what is in them is gone.
     pub(crate) fn reboot(&mut self, path: u8) {
         self.reboots[path as usize] += 1;
+    }
+
+    /// What became of the frames, by its name.
+    pub(crate) fn happened(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let held = self.ports.iter().fold(HeldUp::default(), |all, port| HeldUp {
+            by_pauses: all.by_pauses + port.held_up.by_pauses,
+            by_spikes: all.by_spikes + port.held_up.by_spikes,
+            alone: all.alone + port.held_up.alone,
+        });
+        self.counts.list(held)
     }
 
     /// From now on the network loses nothing by itself.

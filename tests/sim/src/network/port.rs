@@ -1,7 +1,8 @@
 //! One direction of one cable, with the queue of the port in front of it and all that goes wrong
 //! with it.
 
-use super::{Harm, damage};
+use super::counts::HeldUp;
+use super::{Harm, Loss, damage};
 use crate::profile::{Cable, Trouble};
 use crate::random::{Drawer, Random};
 use proxy_core::time::Instant;
@@ -14,9 +15,6 @@ const RARELY_PPM: u32 = 50_000;
 /// What Ethernet pads a payload to.
 const SHORTEST: usize = 46;
 
-/// Why a frame is lost where nothing passes.
-pub(super) const CUT: &str = "the cable is cut";
-
 /// What becomes of a frame that enters a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -24,7 +22,7 @@ pub(super) enum Fate {
     /// what it found in the queue.
     Comes { at: Instant, again: Option<Instant>, marked: bool },
     /// It is lost, for this reason.
-    Lost(&'static str),
+    Lost(Loss),
 }
 
 /// A port and its cable.
@@ -37,8 +35,8 @@ pub(super) struct Port {
     /// What is wrong with it now, in addition to what always is.
     storms: Vec<(u32, Trouble)>,
     always: Trouble,
-    /// How many faults hold it down.
-    pub(super) down: u32,
+    /// The faults that hold it down, the last one last.
+    pub(super) down: Vec<Loss>,
     /// It died by itself until then.
     dead_until: Instant,
     /// Since when it is whole, but for what `paused_until` and `dead_until` say.
@@ -48,6 +46,7 @@ pub(super) struct Port {
     /// Frames take so much longer.
     spikes: Vec<(u32, Duration)>,
     in_burst: bool,
+    pub(super) held_up: HeldUp,
     random: Random,
 }
 
@@ -59,12 +58,13 @@ impl Port {
             paused_until: Instant::ZERO,
             storms: Vec::new(),
             always,
-            down: 0,
+            down: Vec::new(),
             dead_until: Instant::ZERO,
             whole_since: Instant::ZERO,
             shrunk: Vec::new(),
             spikes: Vec::new(),
             in_burst: false,
+            held_up: HeldUp::default(),
             random: Random::stream(seed, Drawer::Port, index as u64),
         }
     }
@@ -79,7 +79,7 @@ impl Port {
 
     /// Whether anything passes.
     pub(super) fn carries(&self, now: Instant) -> bool {
-        self.down == 0 && self.dead_until <= now
+        self.down.is_empty() && self.dead_until <= now
     }
 
     /// Since when everything passes, in its time, if it does.
@@ -91,8 +91,10 @@ impl Port {
     }
 
     /// One of the faults that hold it down is over.
-    pub(super) fn mend(&mut self, now: Instant) {
-        self.down = self.down.saturating_sub(1);
+    pub(super) fn mend(&mut self, now: Instant, why: Loss) {
+        if let Some(at) = self.down.iter().position(|fault| *fault == why) {
+            self.down.remove(at);
+        }
         self.whole_since = now;
     }
 
@@ -141,11 +143,11 @@ impl Port {
     /// A frame enters at `now`; what is changed of it is noted.
     pub(super) fn enter(&mut self, now: Instant, frame: &mut [u8], harm: &mut Harm) -> Fate {
         if !self.carries(now) {
-            return Fate::Lost(CUT);
+            return Fate::Lost(self.down.last().copied().unwrap_or(Loss::Died));
         }
         let mtu = self.shrunk.iter().map(|s| s.1).min().unwrap_or(self.cable.mtu);
         if frame.len() > mtu {
-            return Fate::Lost("larger than the MTU");
+            return Fate::Lost(Loss::TooLarge);
         }
         let start = self.busy_until.max(now).max(self.paused_until);
         // What is in front of it; a pause by itself fills no queue.
@@ -153,15 +155,33 @@ impl Port {
         let queued = waits.saturating_mul(self.cable.rate_mbps) / 8_000;
         if queued > self.cable.queue_kb * 1024 {
             self.whole_since = now;
-            return Fate::Lost("the queue is full");
+            return Fate::Lost(Loss::QueueFull);
         }
         let marked = self.cable.mark_kb > 0 && queued > self.cable.mark_kb * 1024;
         let bits = (frame.len().max(SHORTEST) + OVERHEAD) as u64 * 8;
         self.busy_until = start + Duration::from_nanos(bits * 1_000 / self.cable.rate_mbps);
-        let mut comes = self.busy_until + Duration::from_nanos(self.cable.delay_ns);
-        for spike in &self.spikes {
-            comes = comes + spike.1;
-        }
+        let straight = self.busy_until + Duration::from_nanos(self.cable.delay_ns);
+        let spiked = self.spikes.iter().fold(straight, |comes, spike| comes + spike.1);
+        let (at, again) = match self.go_wrong(now, spiked, frame, harm) {
+            Ok(comes) => comes,
+            Err(why) => return Fate::Lost(why),
+        };
+        let paused = now < self.paused_until && self.paused_until <= start;
+        self.held_up.by_pauses += u64::from(paused);
+        self.held_up.by_spikes += u64::from(spiked > straight);
+        self.held_up.alone += u64::from(at > spiked);
+        Fate::Comes { at, again, marked }
+    }
+
+    /// What is wrong now and always happens to a frame. When it comes, and when once more if it is
+    /// doubled; or why not.
+    fn go_wrong(
+        &mut self,
+        now: Instant,
+        mut comes: Instant,
+        frame: &mut [u8],
+        harm: &mut Harm,
+    ) -> Result<(Instant, Option<Instant>), Loss> {
         let mut again = None;
         for source in 0..=self.storms.len() {
             let trouble = match source {
@@ -174,14 +194,14 @@ impl Port {
             if self.random.chance(trouble.dies_ppm) {
                 let lasts = self.random.between(1, trouble.dies_us.max(1));
                 self.dead_until = now + Duration::from_micros(lasts);
-                return Fate::Lost(CUT);
+                return Err(Loss::Died);
             }
             if self.lost(now, &trouble) {
-                return Fate::Lost("lost on the cable");
+                return Err(Loss::OnCable);
             }
             if self.damaged(&trouble, frame.len()) {
                 if !self.random.chance(trouble.escapes_ppm) {
-                    return Fate::Lost("damaged, and the FCS says so");
+                    return Err(Loss::Damaged);
                 }
                 damage::flip(frame, &mut harm.flipped, &mut self.random);
             }
@@ -196,6 +216,6 @@ impl Port {
                 again = Some(comes + Duration::from_micros(later));
             }
         }
-        Fate::Comes { at: comes, again, marked }
+        Ok((comes, again))
     }
 }

@@ -11,6 +11,9 @@ fn fabric(tiers: usize) -> Fabric {
     Fabric { hosts: 2, boxes: 2, paths: 2, tiers, ..Profile::calm().fabric }
 }
 
+/// When an agenda begins.
+const BEGINS: Instant = Instant::from_nanos(1_000_000);
+
 /// Sends frames at once and says when each came, in order of arrival.
 fn send(network: &mut Network, count: usize, length: usize) -> Vec<Instant> {
     send_every(network, count, length, Duration::ZERO)
@@ -83,13 +86,65 @@ fn each_trouble_does_what_it_is_called() {
     assert_eq!(count(escaped), 400, "damaged ones come, too");
 }
 
+/// What the network has counted under a name.
+fn counted(network: &Network, name: &str) -> u64 {
+    network.happened().find(|(what, _)| *what == name).expect("it is counted").1
+}
+
+#[test]
+fn frames_that_are_late_are_overtaken() {
+    let half = Trouble { late_ppm: 500_000, late_us: 1000, ..Trouble::default() };
+    let mut network = Network::new(3, &fabric(1), half);
+    let came = send(&mut network, 400, 200);
+    assert_eq!(came.len(), 400, "late is not lost");
+    let straight = send(&mut Network::new(3, &fabric(1), Trouble::default()), 400, 200);
+    let latest = |came: &[Instant]| came.iter().max().copied().unwrap();
+    let behind = latest(&came).saturating_since(latest(&straight));
+    assert!((500..=2000).contains(&behind.as_micros()), "{behind:?}, over two hops");
+    assert!((300..500).contains(&counted(&network, "frames that were late by themselves")));
+    assert!((200..400).contains(&counted(&network, "frames that others overtook")));
+    let mut network = Network::new(3, &fabric(1), Trouble::default());
+    send(&mut network, 400, 200);
+    assert_eq!(counted(&network, "frames that others overtook"), 0);
+}
+
+#[test]
+fn frames_wait_for_the_end_of_a_pause() {
+    let new = || Network::new(1, &fabric(1), Trouble::default());
+    let straight = send(&mut new(), 1, 200)[0];
+    let (pause, gap) = (Duration::from_micros(300), Duration::from_micros(50));
+    let mut network = new();
+    network.pause(Cables::From { node: 0, path: 1 }, BEGINS + pause);
+    let came = send_every(&mut network, 10, 200, gap);
+    assert_eq!(came.len(), 10, "none is lost");
+    assert_eq!(came[0], straight + pause, "the first one waits for its end, and no longer");
+    assert_eq!(came[9], straight + gap * 9, "then all goes on");
+    assert_eq!(counted(&network, "frames that a pause held up"), 6);
+}
+
+#[test]
+fn frames_take_longer_while_there_is_a_delay_spike() {
+    let new = || Network::new(1, &fabric(1), Trouble::default());
+    let straight = send(&mut new(), 5, 200);
+    let (cables, delay) = (Cables::From { node: 0, path: 1 }, Duration::from_millis(7));
+    let mut network = new();
+    network.spike(cables, 1, delay);
+    let later: Vec<Instant> = straight.iter().map(|came| *came + delay).collect();
+    assert_eq!(send(&mut network, 5, 200), later);
+    assert_eq!(counted(&network, "frames that a delay spike held up"), 5);
+    let mut network = new();
+    network.spike(cables, 1, delay);
+    network.end(Instant::ZERO, cables, 1);
+    assert_eq!(send(&mut network, 5, 200), straight, "it is over");
+}
+
 #[test]
 fn what_is_cut_is_mended_and_a_reboot_loses_what_is_under_way() {
     let mut network = Network::new(1, &fabric(2), Trouble::default());
     let cables = Cables::Of { node: 2, path: 1 };
-    network.cut(cables);
+    network.cut(cables, Loss::PathDead);
     assert!(send(&mut network, 5, 100).is_empty());
-    network.mend(Instant::ZERO, cables);
+    network.mend(Instant::ZERO, cables, Loss::PathDead);
     assert_eq!(send(&mut network, 5, 100).len(), 5);
     let under_way = network.send(0, 2, 1, &[0; 64]).unwrap();
     network.reboot(1);
@@ -104,10 +159,10 @@ fn what_is_cut_is_mended_and_a_reboot_loses_what_is_under_way() {
 fn what_dies_one_way_carries_the_other() {
     for sends in [false, true] {
         let mut network = Network::new(1, &fabric(2), Trouble::default());
-        network.cut(Cables::one_way(0, 1, sends));
+        network.cut(Cables::one_way(0, 1, sends), Loss::PathDeadOneWay);
         assert_eq!(send(&mut network, 5, 100).len(), if sends { 0 } else { 5 });
         assert_eq!(network.lost_one_way, if sends { 5 } else { 0 });
-        network.cut(Cables::one_way(0, 1, !sends));
+        network.cut(Cables::one_way(0, 1, !sends), Loss::PathDeadOneWay);
         assert!(send(&mut network, 5, 100).is_empty());
         assert_eq!(network.lost_one_way, if sends { 5 } else { 0 }, "it is dead both ways");
     }
@@ -125,11 +180,11 @@ fn a_path_is_whole_since_its_last_fault_on_any_of_its_cables() {
     let at = |us| Instant::ZERO + Duration::from_micros(us);
     let mut network = Network::new(1, &fabric(2), Trouble::default());
     let whole = |network: &Network, us, path| network.whole_since(at(us), [0, 2], path);
-    network.cut(Cables::From { node: 2, path: 1 });
+    network.cut(Cables::From { node: 2, path: 1 }, Loss::CutOff);
     assert_eq!(whole(&network, 10, 1), None);
     assert_eq!(whole(&network, 10, 0), Some(at(0)));
-    network.mend(at(20), Cables::From { node: 2, path: 1 });
-    network.cut(Cables::Of { node: 1, path: 1 });
+    network.mend(at(20), Cables::From { node: 2, path: 1 }, Loss::CutOff);
+    network.cut(Cables::Of { node: 1, path: 1 }, Loss::CutOff);
     assert_eq!(whole(&network, 30, 1), Some(at(20)), "another node's are no part of it");
     network.pause(Cables::Plane { path: 1 }, at(50));
     assert_eq!([whole(&network, 40, 1), whole(&network, 60, 1)], [None, Some(at(50))]);

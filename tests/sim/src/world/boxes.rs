@@ -294,6 +294,7 @@ impl World {
             let (Some(role), entry) = (role, &mut slots[slot]) else { break Ok(any) };
             if let Some(signal) = role.poll_signal(id_of(slot)) {
                 any = true;
+                self.did.signalled(signal);
                 self.trace.say(now, node, format!("{} {signal:?}", slot_name(first(slot))));
                 for slot in all_of(slot) {
                     if self.boxes[index].slots[slot].device.signal(now, signal) {
@@ -409,6 +410,8 @@ impl World {
             if own {
                 entry.tags.reset(now);
                 entry.answers_proxy = false;
+            } else {
+                self.did.once("functions that their hosts reset");
             }
             // What it had answered is on its way; the rest is forgotten.
             if let Some(binding) = entry.binding {
@@ -422,7 +425,7 @@ impl World {
     fn hear_device(&mut self, index: usize, slot: usize) -> bool {
         let node = self.node_of_box(index);
         let local = self.local(self.hosts.len() + index);
-        let Self { boxes, bindings, hosts, agenda, trace, requests: numbers, .. } = self;
+        let Self { boxes, bindings, hosts, agenda, trace, did, requests: numbers, .. } = self;
         let BoxNode { role, slots } = &mut boxes[index];
         let (Some(role), entry) = (role, &mut slots[slot]) else { return false };
         let SlotNode { device, binding, asked, spells, said, tags, answers_proxy, .. } = entry;
@@ -452,6 +455,7 @@ impl World {
             // What of it is wrong its proxy may not have to look at.
             let own = seen.class == Class::Completion && packet.requester().bits() == 0;
             *answers_proxy |= own && packet.status() == CplStatus::Success;
+            did.said(&waiting.mark);
             match waiting.mark {
                 Mark::Own | Mark::Asks(_) | Mark::AsksTagged => {
                     let peer = peer_of(&packet, bound, bindings, hosts);

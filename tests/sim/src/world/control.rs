@@ -22,6 +22,8 @@ use tlp_codec::ids::{BindingKey, Epoch, NodeId, SlotId};
 const TURN: Duration = Duration::from_millis(1);
 /// How long a proxy takes to connect again.
 const RECONNECT: Duration = Duration::from_millis(5);
+/// By which name they are counted.
+const LOST_WITH_CONNECTION: &str = "control messages that were lost with their connection";
 
 /// A message on its way, one way or the other.
 #[allow(clippy::large_enum_variant)] // few are on their way at a time
@@ -140,7 +142,11 @@ impl World {
     fn send_letter(&mut self, node: usize, back: bool, letter: Letter) {
         let [low, high] = self.profile.fabric.control_us;
         let slow: Duration = self.post.slow.iter().map(|slow| slow.1).sum();
-        let delay = Duration::from_micros(self.post.random.between(low, high)) + slow;
+        let straight = Duration::from_micros(self.post.random.between(low, high));
+        let delay = straight + slow;
+        if delay > straight {
+            self.did.once("control messages that a slow manager held up");
+        }
         let last = &mut self.post.last[node][usize::from(back)];
         let at = (self.agenda.now() + delay).max(*last + Duration::from_nanos(1));
         *last = at;
@@ -176,6 +182,7 @@ impl World {
     pub(super) fn crash(&mut self, node: usize, tables: bool) -> Verdict {
         let now = self.now();
         self.check_counters(node)?;
+        self.did.died(node < self.hosts.len(), tables);
         self.trace.say(now, node as u16 + 1, "proxy dies".into());
         self.keep_tables(node, tables);
         self.disconnect(node);
@@ -265,11 +272,14 @@ impl World {
             Letter::ToManager { node, connection, message } => {
                 if self.post.connections[node] == connection {
                     self.lender.told(now, node, &message);
+                } else {
+                    self.did.once(LOST_WITH_CONNECTION);
                 }
                 Ok(())
             }
             Letter::ToProxy { node, connection, id, term, request } => {
                 if self.post.connections[node] != connection {
+                    self.did.once(LOST_WITH_CONNECTION);
                     return Ok(());
                 }
                 if self.lives[node].frozen.is_some() {
@@ -291,6 +301,7 @@ impl World {
         let life = &mut self.lives[node];
         life.spin.moved();
         if term.0 < life.term {
+            self.did.once("requests of a manager that is in charge no more");
             self.post.stale.insert((node, id));
         } else {
             life.term = term.0;
@@ -370,6 +381,7 @@ impl World {
                     if let Some(at) = at {
                         let (_, _, request) = self.post.asked.remove(at);
                         if is_unbind(&request) && result.is_ok() {
+                            self.did.once("bindings that a proxy gave up when it was asked to");
                             self.unbound(node, &request);
                         }
                         if *result == Ok(Reply::Done) {

@@ -7,7 +7,7 @@ use crate::host::driver::Burst;
 use crate::host::memory::{self, Memory};
 use crate::host::os::Os;
 use crate::host::{FUNCTIONS, all_of};
-use crate::network::Cables;
+use crate::network::{Cables, Loss};
 use crate::oracle::Verdict;
 use crate::random::{Drawer, Random};
 use crate::schedule::{Act, Bad, Entry};
@@ -62,14 +62,16 @@ impl World {
             Act::ProxyCrash { node, tables } => self.crash_until(node, until, tables),
             Act::HostReboot { host, perst } => self.reboot(host, perst),
             Act::BusReset { host, port } => self.change(host, port, |os, port| {
-                os.reset_bus(port);
+                os.reset_bus(port).then_some("buses that hosts reset")
             }),
             Act::FunctionReset { host, port } => self.change(host, port, |os, port| {
-                os.reset_function(port);
+                os.reset_function(port).then_some("functions that hosts began to reset")
             }),
-            Act::Changes { host, port, change } => {
-                self.change(host, port, |os, port| os.begin_change(port, entry.id, change))
-            }
+            Act::Changes { host, port, change } => self.change(host, port, |os, port| {
+                os.begin_change(port, entry.id, change);
+                // It counts by itself what becomes of that.
+                None
+            }),
             Act::DevicePulled { at_box, slot } => self.pull(at_box, slot),
             Act::Flood { at_box, slot, strays } => self.flood(at_box, slot, strays),
             _ => {
@@ -89,9 +91,11 @@ impl World {
             }
             Act::Pause { cables } => self.network.pause(cables, until),
             Act::CutOff { node, sends, gets } => self.cut_off(node, sends, gets, true),
-            Act::PathDeath { node, path } => self.network.cut(Cables::Of { node, path }),
+            Act::PathDeath { node, path } => {
+                self.network.cut(Cables::Of { node, path }, Loss::PathDead);
+            }
             Act::PathOneWay { node, path, sends } => {
-                self.network.cut(Cables::one_way(node, path, sends));
+                self.network.cut(Cables::one_way(node, path, sends), Loss::PathDeadOneWay);
             }
             Act::PathsChange { host, at_box, count } => self.lender.set_paths(host, at_box, count),
             Act::MtuShrink { path, mtu } => {
@@ -99,7 +103,7 @@ impl World {
             }
             Act::SwitchReboot { path } => {
                 self.network.reboot(path);
-                self.network.cut(Cables::Plane { path });
+                self.network.cut(Cables::Plane { path }, Loss::Rebooting);
             }
             Act::Freeze { node } => {
                 let life = &mut self.lives[node];
@@ -113,6 +117,9 @@ impl World {
             Act::RootManner { host, manner } => self.hosts[host].set_manner(now, manner.into()),
             Act::ControlLost { node } => {
                 if self.role(node).is_some() {
+                    if self.lives[node].connected {
+                        self.did.once("control connections that were lost");
+                    }
                     self.lose_control(node);
                 }
             }
@@ -125,7 +132,15 @@ impl World {
                 self.post.slow.push((entry.id, Duration::from_micros(by_us)));
             }
             Act::ManagerTakeover => self.take_over(entry.for_us),
-            Act::Release { at_box, slot, force } => self.lender.release(at_box, slot, force),
+            Act::Release { at_box, slot, force } => {
+                if self.lender.release(at_box, slot, force) {
+                    self.did.once(if force {
+                        "devices released by force"
+                    } else {
+                        "devices released"
+                    });
+                }
+            }
             Act::Replace { .. }
             | Act::Drain { .. }
             | Act::CallBack
@@ -152,6 +167,11 @@ impl World {
             node.ports.iter().flatten().for_each(|bound| bindings.get(*bound).reset_begins());
         }
         node.reboot(local, perst);
+        self.did.once(if perst {
+            "hosts that began anew with PERST#"
+        } else {
+            "hosts that began anew without a word"
+        });
         if perst {
             bindings.access.reset(host);
         }
@@ -205,11 +225,19 @@ impl World {
     }
 
     /// One of the devices of a host, or a function of it, if one is ready there.
-    fn change(&mut self, host: usize, port: usize, how: impl FnOnce(&mut Os, usize)) -> Verdict {
+    /// What came of it is counted by the name that is given back.
+    fn change(
+        &mut self,
+        host: usize,
+        port: usize,
+        how: impl FnOnce(&mut Os, usize) -> Option<&'static str>,
+    ) -> Verdict {
         let node = &mut self.hosts[host];
         let ready: Vec<usize> = (0..node.ports.len()).filter(|p| node.os.is_ready(*p)).collect();
-        if !ready.is_empty() {
-            how(&mut node.os, ready[port % ready.len()]);
+        if !ready.is_empty()
+            && let Some(what) = how(&mut node.os, ready[port % ready.len()])
+        {
+            self.did.once(what);
         }
         self.pump(host)
     }
@@ -228,7 +256,9 @@ impl World {
     fn take_over(&mut self, within_us: u64) {
         let now = self.now();
         let Some(manager) = self.lender.manager() else { return };
-        manager.taken_over(now);
+        if manager.taken_over(now) {
+            self.did.once("managers that were taken over");
+        }
         let nodes = self.lives.len() as u64;
         for node in 0..nodes {
             let after = within_us * (node + 1) / (nodes + 1);
@@ -246,7 +276,10 @@ impl World {
             Act::CallBack => manager.call_back(),
             Act::TakeBack { at_box, slot, grace_ms } => manager.take_back(at_box, slot, grace_ms),
             Act::Extend { at_box, slot, lease_ms } => manager.extend(at_box, slot, lease_ms),
-            Act::ClockJump { by_ms } => manager.clock_jumps(now, by_ms),
+            Act::ClockJump { by_ms } => {
+                manager.clock_jumps(now, by_ms);
+                self.did.once("jumps of wall clocks");
+            }
             _ => unreachable!("proxies and devices do that"),
         }
     }
@@ -260,15 +293,20 @@ impl World {
                 self.network.end(now, cables, entry.id);
             }
             Act::CutOff { node, sends, gets } => self.cut_off(node, sends, gets, false),
-            Act::PathDeath { node, path } => self.network.mend(now, Cables::Of { node, path }),
+            Act::PathDeath { node, path } => {
+                self.network.mend(now, Cables::Of { node, path }, Loss::PathDead);
+            }
             Act::PathOneWay { node, path, sends } => {
-                self.network.mend(now, Cables::one_way(node, path, sends));
+                let cables = Cables::one_way(node, path, sends);
+                self.network.mend(now, cables, Loss::PathDeadOneWay);
             }
             Act::PathsChange { host, at_box, .. } => {
                 self.lender.set_paths(host, at_box, self.profile.fabric.paths);
             }
             Act::MtuShrink { path, .. } => self.network.end(now, Cables::Plane { path }, entry.id),
-            Act::SwitchReboot { path } => self.network.mend(now, Cables::Plane { path }),
+            Act::SwitchReboot { path } => {
+                self.network.mend(now, Cables::Plane { path }, Loss::Rebooting);
+            }
             Act::ManagerSlow { .. } => self.post.slow.retain(|slow| slow.0 != entry.id),
             Act::Drain { site, .. } => {
                 if let Some(manager) = self.lender.manager() {
@@ -297,10 +335,15 @@ impl World {
 
     fn cut_off(&mut self, node: usize, sends: bool, gets: bool, cut: bool) {
         let now = self.now();
+        let why = if sends && gets { Loss::CutOff } else { Loss::CutOffOneWay };
         for path in 0..self.profile.fabric.paths as u8 {
             let both = [(sends, Cables::From { node, path }), (gets, Cables::To { node, path })];
             for (_, cables) in both.into_iter().filter(|b| b.0) {
-                if cut { self.network.cut(cables) } else { self.network.mend(now, cables) }
+                if cut {
+                    self.network.cut(cables, why);
+                } else {
+                    self.network.mend(now, cables, why);
+                }
             }
         }
     }
@@ -312,6 +355,7 @@ impl World {
         if !node.slots[all.start].present {
             return Ok(());
         }
+        self.did.once("devices that were pulled");
         for entry in &mut node.slots[all] {
             entry.present = false;
             entry.device.reset(now);
@@ -333,6 +377,7 @@ impl World {
         if node.slots[all.start].present {
             return Ok(());
         }
+        self.did.once("devices that were put back");
         node.slots[all].iter_mut().for_each(|entry| entry.present = entry.there);
         if let Some(role) = &mut node.role {
             role.device_inserted(local, slot_id(slot), super::boxes::model());
@@ -361,15 +406,20 @@ impl World {
         if let Some(since) = self.lives[node].froze.take() {
             self.links.stood_still(since, now, node);
             self.lives[node].stood_still.push((since, now));
+            self.did.once("nodes that stood still");
         }
         self.lives[node].timer = None;
         self.pump(node)?;
-        for number in std::mem::take(&mut self.lives[node].backlog) {
+        let backlog = std::mem::take(&mut self.lives[node].backlog);
+        self.did.times("frames that waited at a node that stood still", backlog.len());
+        for number in backlog {
             if let Some(flight) = self.held[number as usize].take() {
                 self.arrived(flight)?;
             }
         }
-        for number in std::mem::take(&mut self.lives[node].unread) {
+        let unread = std::mem::take(&mut self.lives[node].unread);
+        self.did.times("control messages that waited at a node that stood still", unread.len());
+        for number in unread {
             self.message(number)?;
         }
         Ok(())

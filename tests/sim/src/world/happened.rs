@@ -2,14 +2,60 @@
 
 use super::World;
 use super::hosts::HostNode;
+use crate::device::Mark;
 #[cfg(test)]
 use crate::host::FUNCTIONS;
 use crate::lender::Lender;
 use crate::run::Frames;
+use proxy_core::boxes::SlotSignal;
 use proxy_core::host::HostRole;
 #[cfg(test)]
 use proxy_core::time::Instant;
 use std::collections::BTreeMap;
+
+/// What faults and requests came to, by its name, counted where it is seen.
+#[derive(Debug, Default)]
+pub(super) struct Did(BTreeMap<&'static str, u64>);
+
+impl Did {
+    pub(super) fn once(&mut self, what: &'static str) {
+        self.times(what, 1);
+    }
+
+    pub(super) fn times(&mut self, what: &'static str, times: usize) {
+        *self.0.entry(what).or_default() += times as u64;
+    }
+
+    /// A proxy took something of a device.
+    pub(super) fn said(&mut self, mark: &Mark) {
+        match mark {
+            Mark::TooMany => self.once("answers too many of devices"),
+            Mark::Lie { .. } => self.once("wrong answers of devices"),
+            Mark::Stray => self.once("writes of devices astray"),
+            Mark::Nobodys => self.once("TLPs of devices that may come out nowhere"),
+            _ => {}
+        }
+    }
+
+    /// A proxy gave a device a signal.
+    pub(super) fn signalled(&mut self, signal: SlotSignal) {
+        match signal {
+            SlotSignal::HotReset => self.once("hot resets of devices"),
+            SlotSignal::Perst { asserted: true } => self.once("devices that were held in PERST#"),
+            SlotSignal::Perst { asserted: false } => {}
+        }
+    }
+
+    /// A proxy died.
+    pub(super) fn died(&mut self, is_host: bool, with_tables: bool) {
+        self.once(match (is_host, with_tables) {
+            (true, false) => "hosts' proxies that died",
+            (true, true) => "hosts' proxies that died, but for their tables",
+            (false, false) => "boxes' proxies that died",
+            (false, true) => "boxes' proxies that died, but for their tables",
+        });
+    }
+}
 
 impl World {
     /// TLPs that were given out at the other end of the fabric.
@@ -49,6 +95,10 @@ impl World {
             Lender::Manager(manager) => manager.served(),
             Lender::Director(_) => [0; 6],
         };
+        let crashes = match &self.lender {
+            Lender::Manager(manager) => manager.crashes,
+            Lender::Director(_) => 0,
+        };
         let all = [
             ("devices replaced", manager[0]),
             ("places emptied", manager[1]),
@@ -56,6 +106,8 @@ impl World {
             ("devices taken back", manager[3]),
             ("leases over", manager[4]),
             ("leases extended", manager[5]),
+            ("deaths of managers", crashes),
+            ("frames that were marked", self.network.marked),
             ("limits reached", counts.limited),
             ("TLPs with a choice of paths", counts.chosen),
             ("TLPs beside their paths", counts.astray),
@@ -77,7 +129,8 @@ impl World {
             ("transfers that were lost", self.hosts.iter().map(|host| host.os.lost()).sum()),
         ];
         let all = all.into_iter().chain(self.came.list()).chain(self.changes());
-        all.collect()
+        let all = all.chain(self.network.happened()).chain(self.of_devices());
+        all.chain(self.did.0.iter().map(|(what, count)| (*what, *count))).collect()
     }
 
     /// TLPs that ports refused: those of root complexes, and of devices.
@@ -89,6 +142,23 @@ impl World {
     fn unheard(&self, what: usize) -> u64 {
         let slots = self.boxes.iter().flat_map(|node| &node.slots);
         slots.map(|slot| slot.device.unheard()[what]).sum()
+    }
+
+    /// What devices did that they should not, and root complexes saw of it.
+    fn of_devices(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let slots = self.boxes.iter().flat_map(|node| &node.slots);
+        let [late, hung, twice] = slots
+            .map(|slot| slot.device.misdeeds())
+            .fold([0; 3], |all, one| std::array::from_fn(|what| all[what] + one[what]));
+        let sum = |count: fn(&HostNode) -> u64| self.hosts.iter().map(count).sum();
+        [
+            ("late answers of devices", late),
+            ("requests to devices that hung", hung),
+            ("answers that devices gave twice", twice),
+            ("writes of floods that came to a root complex", sum(|host| host.os.flooded)),
+            ("TLPs astray that came to a root complex", sum(|host| host.os.strays)),
+        ]
+        .into_iter()
     }
 
     /// Settings that were changed under work, of functions and of ports.

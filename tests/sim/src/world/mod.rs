@@ -48,6 +48,7 @@ use crate::trace::{Trace, What};
 use boxes::BoxNode;
 use causes::slot_of;
 use control::Post;
+use happened::Did;
 use hosts::HostNode;
 use links::Links;
 use proxy_core::limits::{LONGEST_HOLD, MAX_FRAME, SYNTHESISED_COMPLETION};
@@ -187,6 +188,7 @@ pub(crate) struct World {
     tlp: Vec<u8>,
     /// What came, by its kinds.
     pub(crate) came: dress::Counts,
+    did: Did,
     held: Vec<Option<crate::network::InFlight>>,
     /// What a request may take, besides the time that the proxy which is to end it stands still.
     bound: Duration,
@@ -247,6 +249,7 @@ impl World {
             tlp: vec![0; MAX_FRAME],
             held: Vec::new(),
             came: dress::Counts::default(),
+            did: Did::default(),
             bound: SYNTHESISED_COMPLETION + GRACE + room::longest_stall(&profile.work) * 3,
             hold: hold(seed, fabric),
             steps: 0,
@@ -332,7 +335,7 @@ impl World {
             }
             Moved::Lost(flight, why) => {
                 let node = flight.to as u16 + 1;
-                self.trace.lost(self.agenda.now(), node, why, &flight.bytes);
+                self.trace.lost(self.agenda.now(), node, why.why(), &flight.bytes);
                 self.silences.lost(flight.from, flight.to);
                 self.network.recycle(flight);
                 Ok(())

@@ -122,7 +122,7 @@ impl Silences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Cables;
+    use crate::network::{Cables, Loss};
     use crate::profile::{Fabric, Profile, Trouble};
 
     fn at(ms: u64) -> Instant {
@@ -163,7 +163,7 @@ mod tests {
     fn no_silence_explains_anything_beside_a_path_that_is_whole() {
         let (mut silences, mut network) = (Silences::new(3), network());
         let dead = Cables::one_way(0, 0, true);
-        network.cut(dead);
+        network.cut(dead, Loss::PathDeadOneWay);
         silences.came(at(0), 0, 2);
         silences.lost(0, 2);
         for (node, other) in [(0, 2), (2, 0)] {
@@ -183,9 +183,9 @@ mod tests {
         silences.told(at(950), 2, 0, 2);
         assert!(!silences.explain(&network, &waits(1450), at(3450), (2, 0)));
         let other = Cables::one_way(2, 1, true);
-        network.cut(other);
+        network.cut(other, Loss::PathDeadOneWay);
         assert!(silences.explain(&network, &waits(1450), at(3450), (2, 0)), "none is whole");
-        network.mend(at(2000), other);
+        network.mend(at(2000), other, Loss::PathDeadOneWay);
         assert!(silences.explain(&network, &waits(2499), at(4499), (2, 0)));
         assert!(!silences.explain(&network, &waits(2500), at(4500), (2, 0)));
         silences.died(0);

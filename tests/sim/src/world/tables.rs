@@ -253,6 +253,7 @@ impl World {
         let request = place.take().expect("looked at just now");
         if result.is_ok() {
             tables.took(&request);
+            self.did.once("entries of tables that were written again");
             self.watch(node, &request);
             self.bound_again(node, &request)?;
         }

@@ -4,7 +4,7 @@ use super::change::DEVICE_POWER;
 use super::{COMMAND, Kind, Light, Os, Stage, Then};
 use crate::host::driver::{DriveDriver, Driver, ModelDriver};
 use crate::host::first;
-use crate::host::memory::Place;
+use crate::host::memory::{Place, is_flooded};
 use crate::oracle::{Verdict, Violation};
 use device_models::endpoint::registers;
 use device_models::nvme::regs as nvme;
@@ -131,7 +131,8 @@ impl Os {
     /// switch itself.
     pub(crate) fn written(&mut self, packet: &Packet<&[u8]>, from: Option<usize>) -> Verdict {
         let (address, data) = (packet.address(), packet.payload());
-        match (self.memory.place(address), from) {
+        let place = self.memory.place(address);
+        match (place, from) {
             (Place::Interrupt { device: None }, None) => {
                 let port = data.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)) as usize;
                 if let Some(entry) = self.ports.get_mut(port) {
@@ -149,20 +150,25 @@ impl Os {
                 Err(Violation::new(2, format!("an interrupt at {address:#x} of {from:?}'s device")))
             }
             (_, None) => Err(Violation::new(2, format!("the switch wrote to {address:#x}"))),
-            (_, Some(from)) => match self.memory.reach(from, address, data.len())? {
-                Some(bytes) => {
-                    let enables = crate::dress::enables(packet);
-                    let (first, last) = (usize::from(enables.first_offset()), data.len());
-                    let count = usize::from(enables.byte_count(packet.length_dw()));
-                    let range = first..(first + count).min(last);
-                    bytes[range.clone()].copy_from_slice(&data[range]);
-                    Ok(())
+            (place, Some(from)) => {
+                // A drive's queues are there, too.
+                let floods = is_flooded(place) && self.ports[from].kind == Kind::Model;
+                self.flooded += u64::from(floods);
+                match self.memory.reach(from, address, data.len())? {
+                    Some(bytes) => {
+                        let enables = crate::dress::enables(packet);
+                        let (first, last) = (usize::from(enables.first_offset()), data.len());
+                        let count = usize::from(enables.byte_count(packet.length_dw()));
+                        let range = first..(first + count).min(last);
+                        bytes[range.clone()].copy_from_slice(&data[range]);
+                        Ok(())
+                    }
+                    None => {
+                        self.strays += 1;
+                        Ok(())
+                    }
                 }
-                None => {
-                    self.strays += 1;
-                    Ok(())
-                }
-            },
+            }
         }
     }
 }
