@@ -57,6 +57,12 @@ fn a_quick_round_trip_has_the_shape_that_is_promised() {
         assert!(of("min") > 0.0 && of("min") <= of("median") && of("median") <= of("max"));
         assert_eq!(figure["unit"], "µs");
     }
+    for (what, unit) in
+        [("TLPs, ", "k/s"), ("frames, ", "k/s"), ("processor time of the box", "ns")]
+    {
+        let is_it = |figure: &&Value| figure["name"].as_str().is_some_and(|n| n.starts_with(what));
+        assert_eq!(figures.iter().find(is_it).expect(what)["unit"], unit);
+    }
     let target = &measure["targets"][0];
     assert_eq!(target["aim"], "at-most");
     assert_eq!(target["met"], target["got"].as_f64() <= target["wanted"].as_f64());

@@ -2,16 +2,19 @@ use super::Bench;
 use crate::figures::{Aim, Held, Results};
 use crate::floor::{By, Floor};
 use crate::network::Traffic;
-use crate::process::number;
+use crate::process::{number, processor_time};
 use crate::system::{Layout, System};
 use anyhow::{Result, bail};
 use proxy_net::floor::RoundTrips;
 use serde_json::Value;
+use std::time::Duration;
 
 /// The round trip that is aimed for, in bare ones.
 const TARGET: f64 = 1.35;
 /// How often a turn is measured at most: until its floor was not disturbed.
 const TRIES: usize = 8;
+/// TLPs of a read: the request and its completion.
+const TLPS: f64 = 2.0;
 
 /// One turn. Of each the p50, p99 and p99.9, in microseconds.
 struct Turn {
@@ -19,6 +22,10 @@ struct Turn {
     path: [f64; 3],
     /// Bare frames by system calls.
     calls: [f64; 3],
+    /// Reads that ended in a second.
+    per_second: f64,
+    /// Processor time of the host's proxy and of the box's.
+    spent: [Duration; 2],
 }
 
 impl Turn {
@@ -44,8 +51,16 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     let mut calls = Floor::open(&bench.network, By::Calls)?;
     let mut turn = || -> Result<Turn> {
         let bare = micros(&rings.round_trips(frame, count)?);
-        let path = quantiles(&latency()?)?;
-        Ok(Turn { bare, path, calls: micros(&calls.round_trips(frame, count)?) })
+        let before = spent(&system)?;
+        let report = latency()?;
+        let after = spent(&system)?;
+        Ok(Turn {
+            bare,
+            path: quantiles(&report)?,
+            calls: micros(&calls.round_trips(frame, count)?),
+            per_second: number(&report, "/per_second")?,
+            spent: [after[0] - before[0], after[1] - before[1]],
+        })
     };
     let turns = (0..bench.repeats).map(|_| undisturbed(&mut turn)).collect::<Result<Vec<_>>>()?;
     for (at, quantile) in ["p50", "p99", "p99.9"].into_iter().enumerate() {
@@ -60,7 +75,23 @@ pub(super) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
     results.figure("frame that carries the read", "B", [frame as f64]);
     results.figure("frames to the box for a read", "", [traffic.sent / f64::from(count)]);
     results.figure("frames back for a read", "", [traffic.received / f64::from(count)]);
+    let frames = (traffic.sent + traffic.received) / f64::from(count);
+    rates(&turns, (count, frames), results);
     Ok(())
+}
+
+/// What so many reads a turn, one at a time, come to, when each takes so many frames.
+fn rates(turns: &[Turn], (count, frames): (u32, f64), results: &mut Results) {
+    let each = |of_a_read: f64| turns.iter().map(move |turn| turn.per_second * of_a_read / 1e3);
+    results.figure("TLPs, reads one at a time", "k/s", each(TLPS));
+    results.figure("frames, reads one at a time", "k/s", each(frames));
+    let tlps = turns.len() as f64 * f64::from(count) * TLPS;
+    for (at, who) in ["host proxy", "box proxy"].into_iter().enumerate() {
+        // Of all turns: the kernel counts by hundredths of a second.
+        let spent: Duration = turns.iter().map(|turn| turn.spent[at]).sum();
+        let name = format!("processor time of the {who} for a TLP, reads one at a time");
+        results.figure(name, "ns", [spent.as_nanos() as f64 / tlps]);
+    }
 }
 
 /// A turn whose floor was not disturbed, as far as that can be seen: no way through two daemons is
@@ -87,12 +118,18 @@ fn quantiles(report: &Value) -> Result<[f64; 3]> {
     Ok([micros("/median_ns")?, micros("/p99_ns")?, micros("/p999_ns")?])
 }
 
+/// Processor time that the two proxies have used.
+fn spent(system: &System) -> Result<[Duration; 2]> {
+    Ok([processor_time(&system.host_proxy)?, processor_time(&system.boxes)?])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn turn(bare: f64, path: f64) -> Turn {
-        Turn { bare: [bare; 3], path: [path; 3], calls: [bare; 3] }
+        let (per_second, spent) = (50_000.0, [Duration::from_millis(20); 2]);
+        Turn { bare: [bare; 3], path: [path; 3], calls: [bare; 3], per_second, spent }
     }
 
     #[test]
@@ -107,5 +144,13 @@ mod tests {
         });
         let why = never.err().unwrap().to_string();
         assert!(why.starts_with("the floor was disturbed") && tries == TRIES, "{why}, {tries}");
+    }
+
+    #[test]
+    fn rates_are_of_tlps_and_frames_and_time_is_of_each_tlp() {
+        let mut results = Results::new("x", "");
+        rates(&[turn(10.0, 20.0), turn(10.0, 20.0)], (5000, 2.5), &mut results);
+        let got = results.figures.iter().map(|figure| figure.spread.median);
+        assert_eq!(got.collect::<Vec<_>>(), [100.0, 125.0, 2000.0, 2000.0]);
     }
 }
