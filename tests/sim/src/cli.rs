@@ -18,6 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+/// How often it is shown how far it is; and how often that is a line in a file.
+const SHOWN: Duration = Duration::from_millis(500);
+const LOGGED: Duration = Duration::from_secs(30);
+
 /// Simulates a whole fabric from seeds and watches that every promise is kept.
 ///
 /// Exit status: 0 when every seed kept every promise, 1 when one did not or `bench` was too slow, 2
@@ -266,6 +270,7 @@ impl Seeds {
             }
             drop(results);
             let mut shown = Instant::now();
+            let every = if std::io::stderr().is_terminal() { SHOWN } else { LOGGED };
             for outcome in arrived {
                 let outcome = outcome.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
                 sum.seeds += 1;
@@ -281,7 +286,7 @@ impl Seeds {
                     }
                 }
                 self.check_recorded(&outcome)?;
-                if shown.elapsed() > Duration::from_millis(500) {
+                if shown.elapsed() > every {
                     shown = Instant::now();
                     self.progress(name, &sum);
                 }
@@ -294,10 +299,10 @@ impl Seeds {
 
     fn progress(&self, name: &str, sum: &Sum) {
         let mut out = std::io::stderr();
-        if out.is_terminal() {
-            let all = self.seeds.end - self.seeds.start;
-            let _ = write!(out, "\r{name}: {} of {all} seeds, {} TLPs ", sum.seeds, sum.tlps);
-        }
+        let all = self.seeds.end - self.seeds.start;
+        let line = format!("{name}: {} of {all} seeds, {} TLPs", sum.seeds, sum.tlps);
+        // Where it cannot be said nothing is lost.
+        let _ = if out.is_terminal() { write!(out, "\r{line} ") } else { writeln!(out, "{line}") };
     }
 
     fn conclude(&self, name: &str, sum: &Sum, took: Duration) {
