@@ -203,6 +203,7 @@ impl World {
         let index = slot * FUNCTIONS;
         let entry = &mut self.boxes[at_box].slots[index];
         if entry.device.is_stuck() {
+            self.did.once("devices that took nothing, and then did again");
             let bound = entry.binding.map(|binding| &self.bindings.all()[binding]);
             let bound = bound.and_then(|binding| Some((binding.host, binding.port?)));
             if let Some((host, port)) = bound
