@@ -30,13 +30,17 @@ const QUICKENS: u32 = 8;
 /// about as much. The smaller the window of a unit is, the more it grows by, so that all get alike.
 const MOST: u64 = 2;
 
+/// What the room for a window is thought to become more by in a round trip, as a part of it.
+const WIDENS: u32 = 32;
+
 /// The congestion window of one path.
 #[derive(Clone, Debug)]
 pub(super) struct Congestion {
     frame: u32,
     window: u32,
     threshold: u32,
-    /// What it was when a frame was last lost or marked: all the room that there is for it.
+    /// What it was when a frame was last lost or marked, which is the room that there is for it, and more
+    /// with each round trip since.
     room: u32,
     /// What it grew by since it last shrank.
     grown: u32,
@@ -85,12 +89,13 @@ impl Congestion {
         in_flight < self.window()
     }
 
-    /// Those who send by it have so much weight together, and need so many bytes under way for what they
-    /// are guaranteed.
+    /// Another round trip is over. Those who sent by it have so much weight together, and need so many bytes
+    /// under way for what they are guaranteed.
     pub(super) fn share(&mut self, weight: u32, guaranteed: u64) {
         let (step, window) = (u64::from(STEP * weight), self.window());
         self.step = (step * window / (window + MOST * step)) as u32;
         let most = MAX_FRAMES * self.frame;
+        self.room = (self.room + self.room / WIDENS).min(most);
         self.floor = self.least(MIN_FRAMES).max(guaranteed.min(most.into()) as u32);
         self.window = self.window.max(self.floor);
     }
@@ -220,6 +225,11 @@ mod tests {
         assert_eq!((window.window(), window.frame()), (3000, 1500));
         window.share(1, 200_000);
         assert_eq!((window.window(), window.frame()), (200_000, 9000));
+        window.share(1, 0);
+        window.timed_out(at(90));
+        assert_eq!((window.window(), window.frame()), (3000, 8750));
+        (0..10).for_each(|_| window.share(1, 0));
+        assert_eq!((window.window(), window.frame()), (3000, 9000), "nothing was lost since");
         assert_eq!(Congestion::new(1200).frame(), 1200);
     }
 
