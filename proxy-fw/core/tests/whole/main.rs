@@ -21,3 +21,4 @@ mod plain_writes;
 mod recorder;
 mod requests;
 mod stalled;
+mod turns;

@@ -76,6 +76,8 @@ pub struct World {
     pub cut: bool,
     pub lost: VecDeque<(NodeId, Vec<u8>)>,
     pub second: Option<Second>,
+    /// What the devices get of what the host sends.
+    pub shares: [Share; 2],
     next_id: u64,
     next_tag: u16,
 }
@@ -100,6 +102,7 @@ impl World {
             cut: false,
             lost: VecDeque::new(),
             second: None,
+            shares: [Share::EVEN; 2],
             next_id: 1,
             next_tag: 0,
         }
@@ -121,10 +124,22 @@ impl World {
         make(&mut world.device);
         world.device.reset();
         world.device.resets = 0;
-        world.insert();
-        world.introduce();
-        world.bind(1);
-        world.assign_buses();
+        world.make_bound();
+        world
+    }
+
+    fn make_bound(&mut self) {
+        self.insert();
+        self.introduce();
+        self.bind(1);
+        self.assign_buses();
+    }
+
+    /// As [`World::pair`], with such shares of what the host sends.
+    pub fn pair_with(shares: [Share; 2]) -> Self {
+        let mut world = Self { shares, ..Self::new() };
+        world.make_bound();
+        world.add_second();
         world
     }
 
@@ -143,7 +158,8 @@ impl World {
     pub fn bind(&mut self, counter: u32) {
         let key = key(counter);
         assert_eq!(self.ask_box(Request::BindSlot(slot_binding(key))), Ok(Reply::Done));
-        assert_eq!(self.ask_host(Request::BindPort(port_binding(key))), Ok(Reply::Done));
+        let binding = PortBinding { share: self.shares[0], ..port_binding(key) };
+        assert_eq!(self.ask_host(Request::BindPort(binding)), Ok(Reply::Done));
         self.run(Duration::from_millis(50));
     }
 
@@ -183,7 +199,8 @@ impl World {
         assert_eq!(world.ask_second(Request::SetPeer(peer(HOST, 1))), Ok(Reply::Done));
         let key = key(1);
         assert_eq!(world.ask_second(Request::BindSlot(slot_binding(key))), Ok(Reply::Done));
-        let binding = PortBinding { port: port(1), box_node: node(OTHER_BOX), ..port_binding(key) };
+        let (box_node, share) = (node(OTHER_BOX), world.shares[1]);
+        let binding = PortBinding { port: port(1), box_node, share, ..port_binding(key) };
         assert_eq!(world.ask_host(Request::BindPort(binding)), Ok(Reply::Done));
         world.run(Duration::from_millis(50));
         world.config_write(bdf(2, 1), 0x18, 0x0004_0402);
@@ -308,14 +325,7 @@ impl World {
                     _ => role!(self.boxes.handle_frame(self.now, &frame[..out.len])),
                 }
             }
-            let Self { host, boxes, device, box_messages, cut, now, .. } = self;
-            let cable = if *cut { Err(&mut self.lost) } else { Ok(&mut *host) };
-            busy |= turn_box(*now, boxes, device, box_messages, cable);
-            if let Some(Second { boxes, device, messages, cut }) = &mut self.second {
-                let mut nowhere = VecDeque::new();
-                let cable = if *cut { Err(&mut nowhere) } else { Ok(host) };
-                busy |= turn_box(*now, boxes, device, messages, cable);
-            }
+            busy |= self.turn_boxes();
             while let Some(message) = role!(self.host.poll_control()) {
                 busy = true;
                 self.host_messages.push(message);
@@ -389,6 +399,19 @@ impl World {
         let tlp = self.request(&repr, tag);
         let packet = Packet::new_checked(&tlp[..]).unwrap();
         (packet.status(), packet.payload().to_vec())
+    }
+
+    /// Moves what the boxes and their devices have, once; whether there was anything.
+    pub fn turn_boxes(&mut self) -> bool {
+        let Self { host, boxes, device, box_messages, cut, now, .. } = self;
+        let cable = if *cut { Err(&mut self.lost) } else { Ok(&mut *host) };
+        let mut busy = turn_box(*now, boxes, device, box_messages, cable);
+        if let Some(Second { boxes, device, messages, cut }) = &mut self.second {
+            let mut nowhere = VecDeque::new();
+            let cable = if *cut { Err(&mut nowhere) } else { Ok(host) };
+            busy |= turn_box(*now, boxes, device, messages, cable);
+        }
+        busy
     }
 
     pub fn mem_write(&mut self, address: u64, data: &[u8]) {
