@@ -3,8 +3,10 @@
 use super::writes::Touched;
 use crate::types::{BindingId, OperationId};
 use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// What can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,19 +27,28 @@ pub enum Topic {
     Rollout,
 }
 
+/// How often something changed. Who waits for it is woken in the order in which they began to (a
+/// `watch` of tokio wakes them in one that it draws): so the same comes of it each time.
+#[derive(Default)]
+struct Changes {
+    count: AtomicU64,
+    told: Notify,
+}
+
 /// Topics that somebody waits for. No more than there are who wait.
 #[derive(Default)]
-pub(super) struct Topics(Mutex<HashMap<Topic, watch::Sender<()>>>);
+pub(super) struct Topics(Mutex<HashMap<Topic, Arc<Changes>>>);
 
 impl Topics {
-    fn all(&self) -> MutexGuard<'_, HashMap<Topic, watch::Sender<()>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Topic, Arc<Changes>>> {
         self.0.lock().expect("no one panics while holding it")
     }
 
     /// Begins to wait.
     pub(super) fn watch(self: &Arc<Self>, topic: Topic) -> Watch {
-        let changes = self.all().entry(topic).or_default().subscribe();
-        Watch { topic, changes: Some(changes), topics: self.clone() }
+        let changes = self.all().entry(topic).or_default().clone();
+        let seen = changes.count.load(Ordering::Acquire);
+        Watch { topic, seen, changes: Some(changes), topics: self.clone() }
     }
 
     /// Wakes whom a change concerns.
@@ -48,7 +59,8 @@ impl Topics {
         }
         let tell = |topic: Topic| {
             if let Some(waiting) = all.get(&topic) {
-                waiting.send_replace(());
+                waiting.count.fetch_add(1, Ordering::Release);
+                waiting.told.notify_waiters();
             }
         };
         touched.bindings.iter().copied().map(Topic::Binding).for_each(tell);
@@ -67,26 +79,37 @@ impl Topics {
 /// Waits for changes of one topic.
 pub struct Watch {
     topic: Topic,
+    /// How many changes are no news.
+    seen: u64,
     /// There until this is dropped.
-    changes: Option<watch::Receiver<()>>,
+    changes: Option<Arc<Changes>>,
     topics: Arc<Topics>,
 }
 
 impl Watch {
-    fn changes(&mut self) -> &mut watch::Receiver<()> {
-        self.changes.as_mut().expect("it is there until this is dropped")
+    fn changes(&self) -> &Changes {
+        self.changes.as_ref().expect("it is there until this is dropped")
     }
 
     /// What changed until now is not waited for.
     pub fn mark_unchanged(&mut self) {
-        self.changes().mark_unchanged();
+        self.seen = self.changes().count.load(Ordering::Acquire);
     }
 
     /// Waits for the next change: since this was made, since [`Watch::mark_unchanged`], or since
     /// this returned last.
     pub async fn changed(&mut self) {
-        // The sender stays as long as anybody waits.
-        let _ = self.changes().changed().await;
+        self.seen = loop {
+            let changes = self.changes();
+            let mut told = pin!(changes.told.notified());
+            // What changes from here on wakes it.
+            told.as_mut().enable();
+            let count = changes.count.load(Ordering::Acquire);
+            if count != self.seen {
+                break count;
+            }
+            told.await;
+        };
     }
 }
 
@@ -95,7 +118,7 @@ impl Drop for Watch {
         let mut all = self.topics.all();
         // Before the lock is let go: of two that go at once the second one sees that it is the last.
         self.changes = None;
-        if all.get(&self.topic).is_some_and(|waiting| waiting.receiver_count() == 0) {
+        if all.get(&self.topic).is_some_and(|waiting| Arc::strong_count(waiting) == 1) {
             all.remove(&self.topic);
         }
     }
@@ -140,6 +163,26 @@ mod tests {
         let ended = [OperationId(1)].into();
         topics.tell(&Touched { ended, ..touched(1) });
         assert!(woken(&mut end));
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_woken_in_order() {
+        let topics = Arc::new(Topics::default());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let wait = |number| {
+            let (mut watch, order) = (topics.watch(Topic::Operations), order.clone());
+            tokio::spawn(async move {
+                watch.changed().await;
+                order.lock().unwrap().push(number);
+            })
+        };
+        let waiting: Vec<_> = (0..100).map(wait).collect();
+        tokio::task::yield_now().await;
+        topics.tell(&touched(1));
+        for one in waiting {
+            one.await.unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), (0..100).collect::<Vec<_>>());
     }
 
     #[test]

@@ -30,6 +30,8 @@ const QUICKENS: u32 = 8;
 /// about as much. The smaller the window of a unit is, the more it grows by, so that all get alike.
 const MOST: u64 = 2;
 
+/// A round trip that is longer is taken for one of so many nanoseconds, a minute or so.
+const LONGEST: u64 = 1 << 36;
 /// What the room for a window is thought to become more by in a round trip, as a part of it.
 const WIDENS: u32 = 32;
 
@@ -140,10 +142,12 @@ impl Congestion {
             return;
         }
         self.delay_start = now;
-        let (trip, excess) = (u128::from(round_trip), u128::from(round_trip - target));
+        // In units in which a window times a time fits its type.
+        let units = |nanos: u64| nanos.min(LONGEST) >> 10;
+        let (trip, excess) = (units(round_trip).max(1), units(round_trip - target));
         // Four fifths of the excess, half of the window at most.
-        let part = (u128::from(self.window) * excess * 4 / (trip * 5)) as u32;
-        let part = part.min(self.window / 2);
+        let part = self.window() * excess * 4 / (trip * 5);
+        let part = part.min(self.window() / 2) as u32;
         self.window = (self.window - part).max(self.floor);
         self.grown = self.grown.saturating_sub(part);
         self.threshold = self.window;

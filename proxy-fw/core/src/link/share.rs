@@ -277,8 +277,8 @@ impl Link {
         let entry = &mut self.paths[path];
         // What is above that the queue may be of its own making.
         let round_trip = entry.rtt.smoothed().min(entry.rtt.target(self.config.ack_delay));
-        let guaranteed = u128::from(rate) * u128::from(round_trip) / u128::from(SECOND);
-        entry.congestion.share(weight, guaranteed.min(u64::MAX.into()) as u64);
+        let guaranteed = rate.saturating_mul(round_trip / 1000) / (SECOND / 1000);
+        entry.congestion.share(weight, guaranteed);
     }
 
     /// What all that sent lately weigh together.
