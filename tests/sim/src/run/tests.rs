@@ -96,7 +96,7 @@ fn incast(boxes: usize, mark_kb: u64) -> Frames {
     let mut profile = Profile::find("incast").unwrap();
     profile.fabric.cable.mark_kb = mark_kb;
     profile.fabric.boxes = boxes;
-    let (operations, bytes) = (10_000 / boxes as u64, 4096);
+    let (operations, bytes) = (16_000 / boxes as u64, 4096);
     let burst = |port| {
         let act = Act::Work { host: 0, port, task: Task::DmaWrites, operations };
         Entry { id: port as u32, at_us: 0, for_us: 0, act }
@@ -113,7 +113,7 @@ fn incast(boxes: usize, mark_kb: u64) -> Frames {
     }
     let began = world.now();
     let before = world.done();
-    let mut half = None;
+    let (mut quarter, mut shares) = (None, None);
     let mut progress = vec![(0, began); boxes];
     let mut longest = Duration::ZERO;
     while world.done() < whole {
@@ -125,13 +125,18 @@ fn incast(boxes: usize, mark_kb: u64) -> Frames {
                 longest = longest.max(world.now().saturating_since(*since));
             }
         }
-        if half.is_none() && world.done() > whole / 2 {
-            half = Some(world.done_by_port(0));
+        let done = world.done_by_port(0);
+        if world.done() > whole / 4 {
+            let before = quarter.get_or_insert_with(|| done.clone());
+            // Until the first one has no more to do.
+            if shares.is_none() && (world.done() > whole * 3 / 4 || done.contains(&operations)) {
+                shares = Some(done.iter().zip(&*before).map(|(now, then)| now - then).collect());
+            }
         }
     }
     let took = world.now().saturating_since(began).as_secs_f64();
     let goodput = ((whole - before) * bytes * 8) as f64 / took / 1e9;
-    let mut shares = half.expect("half of it was done");
+    let mut shares: Vec<u64> = shares.expect("there was a time when all had something to do");
     shares.sort_unstable();
     let frames = world.frames();
     println!(
@@ -143,10 +148,11 @@ fn incast(boxes: usize, mark_kb: u64) -> Frames {
     if mark_kb > 0 || boxes == INCAST[0] {
         assert_eq!(frames.lost, 0, "{frames:?}");
         assert!(longest < Duration::from_millis(1), "{longest:?}");
-        assert!(least * 10 > middle * 8, "shares {shares:?}");
+        assert!(least * 10 > middle * 7, "shares {shares:?}");
     } else {
-        // Without marks the queue is full before anybody hears of it.
-        assert!(frames.lost > 0 && frames.lost * 20 < frames.sent, "{frames:?}");
+        // Without marks the queue is full before anybody hears of it, if there is as much to send.
+        let fills = cfg!(not(dxpu_limits = "card"));
+        assert!(fills == (frames.lost > 0) && frames.lost * 20 < frames.sent, "{frames:?}");
         assert!(longest < Duration::from_millis(30), "{longest:?}");
         assert!(least * 4 > middle, "shares {shares:?}");
     }
