@@ -234,6 +234,8 @@ impl Roles {
     /// The device writes so often, as fast as it goes.
     fn writes(&mut self, times: usize) {
         let mut tlp = world::emit(&Repr::new(world::mem_write(bdf(3, 0), 0x1000, &DATA[..128])));
+        // Until the congestion window is as large as it has to be.
+        self.stream(8 * STREAM, &mut tlp, |_, _| None);
         self.stream(times, &mut tlp, |_, _| None);
     }
 }

@@ -275,9 +275,12 @@ impl Link {
         }
         self.out.weight = weight;
         let entry = &mut self.paths[path];
-        // What is above that the queue may be of its own making.
-        let round_trip = entry.rtt.smoothed().min(entry.rtt.target(self.config.ack_delay));
-        let guaranteed = rate.saturating_mul(round_trip / 1000) / (SECOND / 1000);
+        let mut guaranteed = 0;
+        if rate > 0 {
+            // What is above that the queue may be of its own making.
+            let round_trip = entry.rtt.smoothed().min(entry.rtt.target(self.config.ack_delay));
+            guaranteed = rate.saturating_mul(round_trip / 1000) / (SECOND / 1000);
+        }
         entry.congestion.share(weight, guaranteed);
     }
 
