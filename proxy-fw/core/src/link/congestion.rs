@@ -46,8 +46,6 @@ pub(super) struct Congestion {
     room: u32,
     /// What it grew by since it last shrank.
     grown: u32,
-    /// What those weigh together who send by it.
-    weight: u32,
     /// What it grows by in a round trip at least.
     step: u32,
     /// What it never shrinks below as long as anything comes back.
@@ -70,7 +68,6 @@ impl Congestion {
             threshold: MAX_FRAMES * frame,
             room: MAX_FRAMES * frame,
             grown: 0,
-            weight: 1,
             step: STEP,
             floor: MIN_FRAMES * small,
             recovery_start: Instant::ZERO,
@@ -97,20 +94,14 @@ impl Congestion {
     /// Another round trip is over. Those who sent by it have so much weight together, and need so many bytes
     /// under way for what they are guaranteed.
     pub(super) fn share(&mut self, weight: u32, guaranteed: u64) {
-        self.weight = weight;
         if self.window >= self.threshold {
-            self.find_step();
+            let (step, window) = (u64::from(STEP * weight), self.window());
+            self.step = (step * window / (window + MOST * step)) as u32;
         }
         let most = MAX_FRAMES * self.frame;
         self.room = (self.room + self.room / WIDENS).min(most);
         self.floor = self.least(MIN_FRAMES).max(guaranteed.min(most.into()) as u32);
         self.window = self.window.max(self.floor);
-    }
-
-    /// What it grows by where there is congestion.
-    fn find_step(&mut self) {
-        let (step, window) = (u64::from(STEP * self.weight), self.window());
-        self.step = (step * window / (window + MOST * step)) as u32;
     }
 
     /// So many small frames.
@@ -145,7 +136,6 @@ impl Congestion {
         (self.recovery_start, self.delay_start) = (now, now);
         self.threshold = (self.window * 7 / 10).max(self.floor);
         (self.window, self.room, self.grown) = (self.threshold, self.threshold, 0);
-        self.find_step();
     }
 
     /// A frame that was sent at `sent` took `round_trip` nanoseconds, which is longer than `target`.
