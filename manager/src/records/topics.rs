@@ -3,10 +3,8 @@
 use super::writes::Touched;
 use crate::types::{BindingId, OperationId};
 use std::collections::HashMap;
-use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// What can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,28 +25,19 @@ pub enum Topic {
     Rollout,
 }
 
-/// How often something changed. Who waits for it is woken in the order in which they began to (a
-/// `watch` of tokio wakes them in one that it draws): so the same comes of it each time.
-#[derive(Default)]
-struct Changes {
-    count: AtomicU64,
-    told: Notify,
-}
-
 /// Topics that somebody waits for. No more than there are who wait.
 #[derive(Default)]
-pub(super) struct Topics(Mutex<HashMap<Topic, Arc<Changes>>>);
+pub(super) struct Topics(Mutex<HashMap<Topic, watch::Sender<()>>>);
 
 impl Topics {
-    fn all(&self) -> MutexGuard<'_, HashMap<Topic, Arc<Changes>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Topic, watch::Sender<()>>> {
         self.0.lock().expect("no one panics while holding it")
     }
 
     /// Begins to wait.
     pub(super) fn watch(self: &Arc<Self>, topic: Topic) -> Watch {
-        let changes = self.all().entry(topic).or_default().clone();
-        let seen = changes.count.load(Ordering::Acquire);
-        Watch { topic, seen, changes: Some(changes), topics: self.clone() }
+        let changes = self.all().entry(topic).or_default().subscribe();
+        Watch { topic, changes: Some(changes), topics: self.clone() }
     }
 
     /// Wakes whom a change concerns.
@@ -59,8 +48,7 @@ impl Topics {
         }
         let tell = |topic: Topic| {
             if let Some(waiting) = all.get(&topic) {
-                waiting.count.fetch_add(1, Ordering::Release);
-                waiting.told.notify_waiters();
+                waiting.send_replace(());
             }
         };
         touched.bindings.iter().copied().map(Topic::Binding).for_each(tell);
@@ -79,37 +67,26 @@ impl Topics {
 /// Waits for changes of one topic.
 pub struct Watch {
     topic: Topic,
-    /// How many changes are no news.
-    seen: u64,
     /// There until this is dropped.
-    changes: Option<Arc<Changes>>,
+    changes: Option<watch::Receiver<()>>,
     topics: Arc<Topics>,
 }
 
 impl Watch {
-    fn changes(&self) -> &Changes {
-        self.changes.as_ref().expect("it is there until this is dropped")
+    fn changes(&mut self) -> &mut watch::Receiver<()> {
+        self.changes.as_mut().expect("it is there until this is dropped")
     }
 
     /// What changed until now is not waited for.
     pub fn mark_unchanged(&mut self) {
-        self.seen = self.changes().count.load(Ordering::Acquire);
+        self.changes().mark_unchanged();
     }
 
     /// Waits for the next change: since this was made, since [`Watch::mark_unchanged`], or since
     /// this returned last.
     pub async fn changed(&mut self) {
-        self.seen = loop {
-            let changes = self.changes();
-            let mut told = pin!(changes.told.notified());
-            // What changes from here on wakes it.
-            told.as_mut().enable();
-            let count = changes.count.load(Ordering::Acquire);
-            if count != self.seen {
-                break count;
-            }
-            told.await;
-        };
+        // The sender stays as long as anybody waits.
+        let _ = self.changes().changed().await;
     }
 }
 
@@ -118,7 +95,7 @@ impl Drop for Watch {
         let mut all = self.topics.all();
         // Before the lock is let go: of two that go at once the second one sees that it is the last.
         self.changes = None;
-        if all.get(&self.topic).is_some_and(|waiting| Arc::strong_count(waiting) == 1) {
+        if all.get(&self.topic).is_some_and(|waiting| waiting.receiver_count() == 0) {
             all.remove(&self.topic);
         }
     }
@@ -163,26 +140,6 @@ mod tests {
         let ended = [OperationId(1)].into();
         topics.tell(&Touched { ended, ..touched(1) });
         assert!(woken(&mut end));
-    }
-
-    #[tokio::test]
-    async fn who_waits_is_woken_in_order() {
-        let topics = Arc::new(Topics::default());
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let wait = |number| {
-            let (mut watch, order) = (topics.watch(Topic::Operations), order.clone());
-            tokio::spawn(async move {
-                watch.changed().await;
-                order.lock().unwrap().push(number);
-            })
-        };
-        let waiting: Vec<_> = (0..100).map(wait).collect();
-        tokio::task::yield_now().await;
-        topics.tell(&touched(1));
-        for one in waiting {
-            one.await.unwrap();
-        }
-        assert_eq!(*order.lock().unwrap(), (0..100).collect::<Vec<_>>());
     }
 
     #[test]
