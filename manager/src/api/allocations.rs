@@ -109,11 +109,12 @@ pub(super) async fn allocate(
     let request = check(&body)?;
     let key = client_key(&headers, &body)?;
     if params.dry_run {
-        let why = choosing::aside(move || {
-            let tables = manager.records.snapshot();
+        let asked = manager.clone();
+        let why = choosing::aside(&manager, move || {
+            let tables = asked.records.snapshot();
             planner::check_excluded(&request, &tables)?;
-            let prepared = Prepared::read(request)?.keeping(&manager.settings.spares);
-            planner::explain(&prepared, &tables, &manager.registry)
+            let prepared = Prepared::read(request)?.keeping(&asked.settings.spares);
+            planner::explain(&prepared, &tables, &asked.registry)
         });
         return Ok(Json(why.await?).into_response());
     }

@@ -26,14 +26,18 @@ enum Missed {
     Unfit(Box<Tables>),
 }
 
-/// Does what takes long where nobody else waits for it.
+/// Does what takes long where nobody else waits for it: on another thread, unless there is to be none.
 ///
 /// # Errors
 ///
 /// What `work` returns, or that the manager is stopping.
 pub async fn aside<R: Send + 'static>(
+    manager: &Manager,
     work: impl FnOnce() -> Result<R, Problem> + Send + 'static,
 ) -> Result<R, Problem> {
+    if manager.records.has_one_thread() {
+        return work();
+    }
     joined(tokio::task::spawn_blocking(work)).await?
 }
 
@@ -134,8 +138,9 @@ async fn record(
             return changed;
         }
         if let (Missed::Unfit(tables), Some(prepared)) = (missed, prepared) {
-            let manager = manager.clone();
-            aside(move || planner::plan_prepared(&prepared, &tables, &manager.registry)).await?;
+            let asked = manager.clone();
+            aside(manager, move || planner::plan_prepared(&prepared, &tables, &asked.registry))
+                .await?;
         }
         if tries == TRIES {
             return changed;
@@ -153,9 +158,9 @@ async fn prepare(
     if !prepared.asks_devices() {
         return Ok(prepared);
     }
-    let manager = manager.clone();
-    aside(move || {
-        prepared.ask_devices(&manager.records.snapshot(), &manager.registry);
+    let asked = manager.clone();
+    aside(manager, move || {
+        prepared.ask_devices(&asked.records.snapshot(), &asked.registry);
         Ok(prepared)
     })
     .await

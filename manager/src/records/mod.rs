@@ -226,12 +226,18 @@ impl Records {
         let (batch, tables) = line.begin_write().expect("something waits");
         drop(line);
         let turn = Turn { records: self.clone(), batch: Some((batch, tables)) };
-        if self.store.is_in_memory() {
+        if self.has_one_thread() {
             turn.write_all();
         } else {
             tokio::task::spawn_blocking(|| turn.write_all());
         }
         (result, outcome)
+    }
+
+    /// Whether all is done on one thread, so that what happens depends on nothing but what is asked:
+    /// where the store is in memory.
+    pub(crate) fn has_one_thread(&self) -> bool {
+        self.store.is_in_memory()
     }
 
     /// A change that panics leaves the line as it was: it had a copy.

@@ -60,19 +60,20 @@ pub(super) struct Congestion {
 impl Congestion {
     /// For frames of so many bytes.
     pub(super) fn new(frame: usize) -> Self {
-        let frame = frame as u32;
-        let small = frame.min(SMALL);
-        Self {
-            frame,
-            window: INITIAL_FRAMES * small,
-            threshold: MAX_FRAMES * frame,
-            room: MAX_FRAMES * frame,
+        let mut fresh = Self {
+            frame: frame as u32,
+            window: 0,
+            threshold: 0,
+            room: 0,
             grown: 0,
             step: STEP,
-            floor: MIN_FRAMES * small,
+            floor: 0,
             recovery_start: Instant::ZERO,
             delay_start: Instant::ZERO,
-        }
+        };
+        (fresh.window, fresh.floor) = (fresh.least(INITIAL_FRAMES), fresh.least(MIN_FRAMES));
+        (fresh.threshold, fresh.room) = (fresh.most(), fresh.most());
+        fresh
     }
 
     /// The window in bytes.
@@ -98,10 +99,14 @@ impl Congestion {
             let (step, window) = (u64::from(STEP * weight), self.window());
             self.step = (step * window / (window + MOST * step)) as u32;
         }
-        let most = MAX_FRAMES * self.frame;
-        self.room = (self.room + self.room / WIDENS).min(most);
-        self.floor = self.least(MIN_FRAMES).max(guaranteed.min(most.into()) as u32);
+        self.room = (self.room + self.room / WIDENS).min(self.most());
+        self.floor = self.least(MIN_FRAMES).max(guaranteed.min(self.most().into()) as u32);
         self.window = self.window.max(self.floor);
+    }
+
+    /// Where the window never needs to go above.
+    fn most(&self) -> u32 {
+        MAX_FRAMES * self.frame
     }
 
     /// So many small frames.
@@ -125,7 +130,7 @@ impl Congestion {
             self.grown = (self.grown + growth).min(self.window);
             growth
         };
-        self.window = (self.window + growth).min(MAX_FRAMES * self.frame);
+        self.window = (self.window + growth).min(self.most());
     }
 
     /// A frame that was sent at `sent` was lost or marked; one decrease for each round trip.

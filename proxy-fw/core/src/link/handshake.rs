@@ -4,11 +4,13 @@
 //! that this end made, for tokens are never used twice: an open frame that was held up somewhere
 //! cannot echo one that is new.
 
+use super::rtt::nanos;
 use super::types::{FrameDropped, LinkConfig, LinkState, Transmit, Violation};
 use super::{Link, path_id};
 use crate::control::{LinkDownReason, PathSet};
 use crate::limits::{LINK_WINDOW, MIN_FRAME, SAFE_FRAME, TLP_BUFFER};
 use crate::time::Instant;
+use core::num::NonZeroU64;
 use core::time::Duration;
 use tlp_codec::fabric::{
     Close, CloseReason, FRAME_CRC, FrameError, FrameKind, FrameWriter, HEADER, Header, Open,
@@ -61,18 +63,19 @@ pub(super) struct Handshake {
     /// Our number for this link; set with the first call that says what time it is.
     pub(super) session: Option<u32>,
     /// The first and the last token that were made.
-    tokens: Option<(u64, u64)>,
+    tokens: Option<(NonZeroU64, NonZeroU64)>,
     /// The other end, once proven.
     pub(super) peer: Option<Life>,
     retry_at: Instant,
-    retry: Duration,
+    /// How long after it the next one is, in nanoseconds.
+    retry: u64,
     /// The path of the next try.
     retry_path: usize,
     answer: Option<Answer>,
     /// The first of the tokens of which another life of the peer has to echo one before it is
     /// believed: all that were made since the link was up. Any of them, because the other life may
     /// have asked again before it had the answer.
-    challenge: Option<u64>,
+    challenge: Option<NonZeroU64>,
     goodbye: Option<CloseReason>,
     /// Paths by which it is still to be said, as bits.
     goodbye_due: u8,
@@ -86,7 +89,7 @@ impl Handshake {
             tokens: None,
             peer: None,
             retry_at: Instant::ZERO,
-            retry: config.initial_rtt,
+            retry: nanos(config.initial_rtt),
             retry_path: 0,
             answer: None,
             challenge: None,
@@ -114,25 +117,26 @@ impl Handshake {
 
     /// The next try to open is due after a first pause, if not before.
     fn begin_anew(&mut self, now: Instant, pause: Duration) {
-        self.retry = pause;
+        self.retry = nanos(pause);
         self.retry_at = self.retry_at.min(now + pause);
     }
 
-    fn new_token(&mut self, now: Instant) -> u64 {
+    fn new_token(&mut self, now: Instant) -> NonZeroU64 {
+        let now = NonZeroU64::new(now.as_nanos()).unwrap_or(NonZeroU64::MIN);
         let (first, token) = match self.tokens {
-            None => (now.as_nanos().max(1), now.as_nanos().max(1)),
-            Some((first, last)) => (first, now.as_nanos().max(last + 1)),
+            None => (now, now),
+            Some((first, last)) => (first, now.max(last.saturating_add(1))),
         };
         self.tokens = Some((first, token));
         token
     }
 
     fn is_ours(&self, echo: u64) -> bool {
-        self.tokens.is_some_and(|(first, last)| (first..=last).contains(&echo))
+        self.tokens.is_some_and(|(first, last)| (first.get()..=last.get()).contains(&echo))
     }
 
     fn is_challenge(&self, echo: u64) -> bool {
-        self.challenge.is_some_and(|first| first <= echo) && self.is_ours(echo)
+        self.challenge.is_some_and(|first| first.get() <= echo) && self.is_ours(echo)
     }
 }
 
@@ -294,8 +298,8 @@ impl Link {
         }
         if let Some(answer) = self.handshake.answer.take() {
             let token = match (self.handshake.challenge, self.handshake.tokens) {
-                (Some(_), Some((_, last))) if answer.asks => last,
-                _ if answer.asks => self.handshake.new_token(now),
+                (Some(_), Some((_, last))) if answer.asks => last.get(),
+                _ if answer.asks => self.handshake.new_token(now).get(),
                 _ => 0,
             };
             let path = answer.path.get().into();
@@ -303,9 +307,10 @@ impl Link {
             return self.send_open(now, buffer, path, to, token, answer.echo);
         }
         if self.state == LinkState::Opening && now >= self.handshake.retry_at {
-            self.handshake.retry_at = now + self.handshake.retry;
-            self.handshake.retry = (self.handshake.retry * 2).min(self.config.max_open_retry);
-            let token = self.handshake.new_token(now);
+            self.handshake.retry_at = now.after_nanos(self.handshake.retry);
+            let longest = nanos(self.config.max_open_retry);
+            self.handshake.retry = self.handshake.retry.saturating_mul(2).min(longest);
+            let token = self.handshake.new_token(now).get();
             let path = self.handshake.retry_path % self.path_count;
             self.handshake.retry_path = path + 1;
             return self.send_open(now, buffer, path, self.told_incarnation, token, 0);

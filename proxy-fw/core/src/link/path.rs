@@ -37,8 +37,8 @@ pub(super) enum Health {
     Suspect {
         /// The first packet that, acknowledged, proves that it carries frames again.
         since: u32,
-        /// How long until the next probe.
-        pause: Duration,
+        /// How long until the next probe, in nanoseconds.
+        pause: u64,
         /// Probes that were sent in vain.
         tries: u32,
         /// Something did not come out in time. Else it was only not seen yet whether it does.
@@ -62,7 +62,8 @@ pub(super) struct Path {
     /// When that packet left: then, the path carried something.
     pub(super) carried_at: Instant,
     /// Largest packet number received, and when.
-    pub(super) received: Option<(u32, Instant)>,
+    pub(super) received: Option<u32>,
+    pub(super) received_at: Instant,
     /// A packet was missing or late, and since then a record is missing.
     gap: bool,
     /// Frames with records since the last acknowledgement that spoke of this path.
@@ -144,6 +145,7 @@ impl Path {
             largest_acked: None,
             carried_at: Instant::ZERO,
             received: None,
+            received_at: Instant::ZERO,
             gap: false,
             unacknowledged: 0,
             ack_now: false,
@@ -160,7 +162,12 @@ impl Path {
             judged: 0,
             loss_at: [Timer::STOPPED; _],
             doubt_at: Timer::STOPPED,
-            health: Health::Suspect { since: 0, pause: config.min_rto, tries: 0, lost: false },
+            health: Health::Suspect {
+                since: 0,
+                pause: nanos(config.min_rto),
+                tries: 0,
+                lost: false,
+            },
             probe_at: Timer::STOPPED,
             probe: None,
             frame: config.max_frame,
@@ -210,10 +217,10 @@ impl Path {
 
     /// A frame with this number came.
     pub(super) fn arrive(&mut self, packet: u32, now: Instant) {
-        let expected = self.received.map(|(largest, _)| largest.wrapping_add(1));
+        let expected = self.received.map(|largest| largest.wrapping_add(1));
         self.gap |= expected != Some(packet);
         if expected.is_none_or(|expected| !before(packet, expected)) {
-            self.received = Some((packet, now));
+            (self.received, self.received_at) = (Some(packet), now);
         }
     }
 

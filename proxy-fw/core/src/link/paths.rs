@@ -37,7 +37,7 @@ impl Link {
         let before = core::mem::replace(&mut self.path_count, count);
         for path in count..before {
             self.lose_path(path);
-            let pause = self.config.min_rto;
+            let pause = nanos(self.config.min_rto);
             let entry = &mut self.paths[path];
             entry.stop_waiting();
             entry.backoff = 0;
@@ -192,7 +192,7 @@ impl Link {
         if self.path_count == 1 {
             return;
         }
-        let pause = self.config.min_rto;
+        let pause = nanos(self.config.min_rto);
         let forgotten = self.faulty(Fault::ForgetPath);
         let entry = &mut self.paths[path];
         if entry.is_good() {
@@ -361,8 +361,8 @@ impl Link {
             Health::Suspect { pause, tries, lost, .. } => {
                 *lost |= *tries > 0;
                 *tries += 1;
-                entry.probe_at.start(now + *pause);
-                *pause = (*pause * 2).min(self.config.max_open_retry);
+                entry.probe_at.start(now.after_nanos(*pause));
+                *pause = pause.saturating_mul(2).min(nanos(self.config.max_open_retry));
                 if *tries > BLACK_HOLE {
                     self.shrink_frames(now, path);
                 }

@@ -164,8 +164,7 @@ impl Link {
         }
         let key = |path: &Path| {
             let waits = path.ack_at.at();
-            let came = path.received.map_or(Instant::ZERO, |(_, at)| at);
-            (!path.ack_now, waits, core::cmp::Reverse(came))
+            (!path.ack_now, waits, core::cmp::Reverse(path.received_at))
         };
         let spoken = |path: &usize| self.paths[*path].received.is_some();
         (0..self.path_count).filter(spoken).min_by_key(|&path| key(&self.paths[path]))
@@ -182,8 +181,8 @@ impl Link {
     pub(super) fn acknowledgement(&self, now: Instant) -> Option<Ack> {
         let told = self.path_to_acknowledge()?;
         let path = &self.paths[told];
-        let (packet, came_at) = path.received?;
-        let delay = now.saturating_since(came_at).as_micros();
+        let packet = path.received?;
+        let delay = now.saturating_since(path.received_at).as_micros();
         let early = self.faulty(Fault::AcknowledgeEarly);
         Some(Ack {
             next: if early { self.inbox.end } else { self.inbox.next },

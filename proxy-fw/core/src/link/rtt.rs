@@ -11,10 +11,11 @@ pub(super) struct Rtt {
     smoothed: u64,
     variation: u64,
     /// The smallest of this epoch and the last one: what was once and is no more is forgotten,
-    /// since a path may become longer.
-    minimum: Option<u64>,
+    /// since a path may become longer. [`NONE`] before any sample.
+    minimum: u64,
     /// The smallest of this epoch, and its end.
-    epoch: Option<(u64, Instant)>,
+    epoch: u64,
+    epoch_end: Instant,
     latest: u64,
 }
 
@@ -22,6 +23,9 @@ pub(super) struct Rtt {
 pub(super) fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
+
+/// No sample is as long.
+const NONE: u64 = u64::MAX;
 
 /// How long the smallest round trip is remembered, once or twice.
 const MEMORY: Duration = Duration::from_secs(10);
@@ -31,25 +35,24 @@ impl Rtt {
     pub(super) fn new(initial: Duration) -> Self {
         let initial = nanos(initial);
         let variation = initial / 2;
-        Self { smoothed: initial, variation, minimum: None, epoch: None, latest: initial }
+        let (minimum, epoch, epoch_end) = (NONE, NONE, Instant::ZERO);
+        Self { smoothed: initial, variation, minimum, epoch, epoch_end, latest: initial }
     }
 
     /// Takes a sample, in nanoseconds (sections 2.2 and 2.3: alpha 1/8, beta 1/4).
     pub(super) fn sample(&mut self, now: Instant, sample: u64) {
         self.latest = sample;
-        let (smallest, end) = self.epoch.unwrap_or((sample, now + MEMORY));
-        self.epoch = Some((smallest.min(sample), end));
-        if end <= now {
-            self.minimum = Some(smallest.min(sample));
-            self.epoch = Some((sample, now + MEMORY));
-        }
-        let Some(minimum) = self.minimum else {
-            self.minimum = Some(sample);
-            self.smoothed = sample;
-            self.variation = sample / 2;
+        if self.minimum == NONE {
+            (self.minimum, self.epoch, self.epoch_end) = (sample, sample, now + MEMORY);
+            (self.smoothed, self.variation) = (sample, sample / 2);
             return;
-        };
-        self.minimum = Some(minimum.min(sample));
+        }
+        self.epoch = self.epoch.min(sample);
+        if self.epoch_end <= now {
+            self.minimum = self.epoch;
+            (self.epoch, self.epoch_end) = (sample, now + MEMORY);
+        }
+        self.minimum = self.minimum.min(sample);
         let off = self.smoothed.abs_diff(sample);
         // What a clock's range allows may be as large as the type; the estimate may not wrap.
         self.variation = self.variation / 4 * 3 + off / 4;
@@ -90,8 +93,7 @@ impl Rtt {
 
     /// The longest round trip at which queues are not filling, in nanoseconds.
     pub(super) fn target(&self, allowance: Duration) -> u64 {
-        let twice = |min: u64| min.saturating_mul(2).saturating_add(nanos(allowance));
-        self.minimum.map_or(u64::MAX, twice)
+        self.minimum.saturating_mul(2).saturating_add(nanos(allowance))
     }
 
     /// Whether the latest round trip is so much above the smallest that queues are filling.

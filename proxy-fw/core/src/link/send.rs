@@ -71,8 +71,6 @@ pub(super) struct Outbox {
     pub(super) turns: u32,
     /// Bindings with a guaranteed rate.
     pub(super) guaranteed: u64,
-    /// Bindings that sent TLPs in the frame that is written.
-    pub(super) sent_by: u64,
     /// What those that sent lately weigh together.
     pub(super) weight: u32,
     /// Bindings that may have a TLP to send and have reached their limit.
@@ -109,7 +107,6 @@ impl Outbox {
             begun: 0,
             turns: 1,
             guaranteed: 0,
-            sent_by: 0,
             weight: 1,
             limited: 0,
         }

@@ -309,15 +309,15 @@ impl Link {
         }
     }
 
-    /// The next TLP of the bindings in a set.
+    /// The next TLP of the bindings that may use a path.
     pub(super) fn next_tlp(
         &mut self,
         now: Instant,
-        set: u64,
+        path: usize,
         room: usize,
         stamps: &mut Stamps,
     ) -> Option<Sent> {
-        while let Some(index) = self.whose_turn(now, set) {
+        while let Some(index) = self.whose_turn(now, self.reach[path]) {
             let place = self.channels.place(index);
             let Some(class) = place.sendable(&self.out.slab) else {
                 self.leave_turn(index);
@@ -337,7 +337,7 @@ impl Link {
                 return None;
             }
             outgoing.queue.pop(&mut self.out.slab);
-            self.out.sent_by |= 1 << index;
+            self.paths[path].sent_by |= 1 << index;
             outgoing.used = outgoing.used.wrapping_add(1);
             let bytes = TLP_OVERHEAD + length;
             let turn = self.channels.turn(index);

@@ -191,7 +191,6 @@ impl Link {
                 bytes: bytes as u16,
             });
         }
-        self.paths[path].sent_by |= core::mem::take(&mut self.out.sent_by);
         self.flight.next()
     }
 
@@ -216,7 +215,7 @@ impl Link {
             self.out.nop = false;
             return Some(Sent::Nop);
         }
-        self.next_tlp(now, self.reach[path], room, stamps)
+        self.next_tlp(now, path, room, stamps)
     }
 
     fn next_control(&mut self) -> Option<Sent> {

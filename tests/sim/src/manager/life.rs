@@ -11,6 +11,7 @@ use proxy_core::time::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Runtime;
@@ -90,6 +91,8 @@ type Outbox = Arc<Mutex<VecDeque<(usize, u64, Heard)>>>;
 /// One life of a manager.
 pub(super) struct Life {
     pub(super) runtime: Runtime,
+    /// It did something on another thread, which is at an end whenever that is.
+    left_thread: Arc<AtomicBool>,
     began: Instant,
     origin: tokio::time::Instant,
     pub(super) manager: Arc<Manager>,
@@ -107,9 +110,12 @@ impl Life {
         store: Arc<MemoryStore>,
         settings: &Settings,
     ) -> Self {
+        let left_thread = Arc::new(AtomicBool::new(false));
+        let leaves = left_thread.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
+            .on_thread_start(move || leaves.store(true, Ordering::Relaxed))
             .build()
             .expect("a runtime without a driver");
         let (manager, origin) = runtime.block_on(async {
@@ -130,6 +136,7 @@ impl Life {
         Self {
             runtime,
             began: now,
+            left_thread,
             origin,
             manager,
             store,
@@ -149,6 +156,10 @@ impl Life {
                 tokio::task::yield_now().await;
             }
         });
+        assert!(
+            !self.left_thread.load(Ordering::Relaxed),
+            "one seed is one run on one thread only"
+        );
         let mut outbox = self.outbox.lock().expect("no one panics while holding it");
         let of_now = |(node, number, _): &(usize, u64, Heard)| {
             self.connections.get(node).is_some_and(|there| there.0 == *number)
