@@ -13,8 +13,9 @@ use crate::records::Records;
 use crate::types::{AuditRecord, EventKind, EventRecord, Problem};
 use proxy_core::control::Term;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::Instant;
 
 /// Events that wait to be recorded. When it is full, further ones are dropped and the log says so;
 /// nothing is decided by them.

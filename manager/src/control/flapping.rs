@@ -9,7 +9,8 @@ use crate::manager::Manager;
 use crate::types::{EventKind, EventRecord, NodeName};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Over which time events are counted.
 pub const WINDOW: Duration = Duration::from_secs(60);
@@ -124,7 +125,7 @@ pub async fn run(manager: Arc<Manager>) {
             () = manager.stopping() => return,
         }
         let flapping = manager.flapping.due(Instant::now());
-        let suppressed = manager.records.snapshot().sources().due(tokio::time::Instant::now());
+        let suppressed = manager.records.snapshot().sources().due(Instant::now());
         for event in flapping.into_iter().chain(suppressed) {
             manager.event_soon(event);
         }

@@ -11,11 +11,12 @@ use crate::types::{EventKind, EventRecord, NodeName};
 use proxy_core::control::{CONTROL_VERSION, Hello, MAX_MESSAGE, Refused, Reply, ToProxy, Welcome};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
 /// Accepts connections until the manager stops, then ends them all.
 pub async fn serve(manager: Arc<Manager>, listener: TcpListener) {

@@ -11,7 +11,8 @@ use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a key is kept at least, milliseconds by the wall clock, and by the monotonic clock as far as
 /// the manager has run: a day from the end of its operation, so that a retry just after it finds it,

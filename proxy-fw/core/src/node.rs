@@ -1,7 +1,7 @@
 //! What a node is in either role: its links, its stamps, its talk with the manager.
 
 use crate::answers::{Answer, Outbound, Page, page};
-use crate::bits::ones;
+use crate::bits::{ones, ones_from};
 use crate::canaries::{Canary, planted};
 use crate::control::{
     ControlError, Event, FromProxy, Limit, LinkDownReason, LogLevel, OperationId, PathAddress,
@@ -33,8 +33,12 @@ pub(crate) struct PeerLink {
 /// Bytes that a link may send in a turn, for each unit that those weigh who send by it.
 const TURN: i32 = 1500;
 
-/// What a link may owe of its turns at most, in bytes: what goes before all turns counts for them, too.
-const MOST_OWED: i32 = 1 << 16;
+/// Turns that a link may owe at most: what goes before all turns counts for them, too.
+const MOST_OWED: i32 = 8;
+
+/// Frames in a row that go before all turns at most: then there is a turn. Where more is guaranteed than
+/// there is, the others' links stay up all the same.
+const FIRST_IN_ROW: u8 = 15;
 
 /// Where the TLPs of a binding go.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +76,11 @@ pub(crate) struct Node {
     answers: Deque<(OperationId, Result<Answer, ControlError>), { ANSWER_QUEUE + OPERATIONS }>,
     events: Deque<(u64, Event), EVENT_QUEUE>,
     sequence: u64,
+    /// Whose turn it is, and where the next one that goes before all turns is looked for.
     turn: usize,
+    first: usize,
+    /// Frames that went before all turns, in a row.
+    went_first: u8,
     bad_frames: BadFrames,
     frames_from_strangers: u64,
     events_dropped: u64,
@@ -112,6 +120,8 @@ impl Node {
             events: Deque::new(),
             sequence: 0,
             turn: 0,
+            first: 0,
+            went_first: 0,
             bad_frames: BadFrames::default(),
             frames_from_strangers: 0,
             events_dropped: 0,
@@ -188,27 +198,27 @@ impl Node {
     }
 
     /// The next frame of any link. Links take turns as bindings of a link do: as many bytes each as those
-    /// weigh that send by it, and before all turns one with something that is guaranteed.
+    /// weigh that send by it. What is guaranteed goes before all turns, and an acknowledgement that waited
+    /// for as long as it may.
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
         let several = self.known & self.known.wrapping_sub(1) != 0;
-        if several {
-            for index in ones(self.known) {
-                let goes_first = self.link(index).goes_first(now);
-                if goes_first && let Some(outgoing) = self.poll_peer(now, index, buf) {
-                    return Some(outgoing);
-                }
-            }
+        if several
+            && self.went_first < FIRST_IN_ROW
+            && let Some(outgoing) = self.poll_first(now, buf)
+        {
+            return Some(outgoing);
         }
-        let (turn, mut asked) = (self.turn, self.known);
+        self.went_first = 0;
+        let mut asked = self.known;
         loop {
             let mut owing = 0;
-            // From the place whose turn it is on, and then those before it.
-            for step in ones(asked.rotate_right(turn as u32)) {
-                let index = (turn + step) % u32::BITS as usize;
+            for index in ones_from(self.turn, asked) {
                 if several && !self.has_turn(index) {
                     owing |= 1 << index;
-                } else if let Some(outgoing) = self.poll_peer(now, index, buf) {
+                } else if let Some(outgoing) = self.poll_peer(now, index, false, buf) {
+                    let left = self.peers[index].as_ref().map_or(0, |peer| peer.left);
+                    self.turn = if left > 0 { index } else { index + 1 };
                     return Some(outgoing);
                 }
             }
@@ -220,25 +230,49 @@ impl Node {
         }
     }
 
+    /// The next frame of a link that waits for no turn.
+    #[inline(never)] // few nodes have several links that all want to send: short code counts
+    fn poll_first(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
+        for index in ones_from(self.first, self.known) {
+            if self.link(index).goes_first(now)
+                && let Some(outgoing) = self.poll_peer(now, index, true, buf)
+            {
+                self.first = index + 1;
+                self.went_first += 1;
+                return Some(outgoing);
+            }
+        }
+        None
+    }
+
     /// Whether a link may send in its turn, which may begin with that: it does not if it still owes what
-    /// it sent in an earlier one.
+    /// it sent before.
     fn has_turn(&mut self, index: usize) -> bool {
         let Some(PeerLink { link, left, .. }) = &mut self.peers[index] else { return false };
         if *left <= 0 {
-            *left += link.weight() as i32 * TURN;
+            let turn = link.weight() as i32 * TURN;
+            *left = (*left).max(-MOST_OWED * turn) + turn;
         }
         *left > 0
     }
 
-    /// The next frame of a link. What it has left of its turn when it has none is lost.
-    fn poll_peer(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Option<Outgoing> {
+    /// The next frame of a link, in its turn or before all turns. What it has left of its turn when it has
+    /// none is lost.
+    fn poll_peer(
+        &mut self,
+        now: Instant,
+        index: usize,
+        first: bool,
+        buf: &mut [u8],
+    ) -> Option<Outgoing> {
         let PeerLink { peer, link, left } = self.peers[index].as_mut()?;
-        let Some(transmit) = link.poll_transmit(now, buf, &mut self.stamps) else {
-            *left = (*left).min(0);
+        let Some(transmit) = link.poll_turn(now, first, buf, &mut self.stamps) else {
+            if !first {
+                *left = (*left).min(0);
+            }
             return None;
         };
-        *left = (*left - transmit.len as i32).max(-MOST_OWED);
-        self.turn = if *left > 0 { index } else { index + 1 };
+        *left = left.saturating_sub(transmit.len as i32);
         if self.stamps.recorder.wants_frames() {
             let sent = &buf[..transmit.len];
             self.stamps.recorder.sent_frame(now, peer.node, self.is_host, sent);

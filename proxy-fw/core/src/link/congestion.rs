@@ -164,6 +164,8 @@ impl Congestion {
     pub(super) fn timed_out(&mut self, now: Instant) {
         self.congested(now, now);
         self.window = self.least(MIN_FRAMES);
+        // It was for a larger one.
+        self.step = self.step.min(self.window / MOST as u32);
     }
 }
 

@@ -358,6 +358,21 @@ impl Link {
         self.poll_data(now, buffer, stamps)
     }
 
+    /// As [`poll_transmit`](Self::poll_transmit), in its turn or `first`, before those of other links: then
+    /// it has no TLPs but those that are guaranteed to leave.
+    pub(crate) fn poll_turn(
+        &mut self,
+        now: Instant,
+        first: bool,
+        buffer: &mut [u8],
+        stamps: &mut Stamps,
+    ) -> Option<Transmit> {
+        self.out.first = first;
+        let sent = self.poll_transmit(now, buffer, stamps);
+        self.out.first = false;
+        sent
+    }
+
     /// What happened since the last call; `None` when everything was told.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         if core::mem::take(&mut self.up_event) {

@@ -71,6 +71,8 @@ pub(super) struct Outbox {
     pub(super) turns: u32,
     /// Bindings with a guaranteed rate.
     pub(super) guaranteed: u64,
+    /// Nothing else may leave now: it is another link's turn.
+    pub(super) first: bool,
     /// What those that sent lately weigh together.
     pub(super) weight: u32,
     /// Bindings that may have a TLP to send and have reached their limit.
@@ -107,6 +109,7 @@ impl Outbox {
             begun: 0,
             turns: 1,
             guaranteed: 0,
+            first: false,
             weight: 1,
             limited: 0,
         }

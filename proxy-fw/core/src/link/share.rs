@@ -182,6 +182,9 @@ impl Link {
             }
             guaranteed &= !self.channels.turn(index).places;
         }
+        if self.out.first {
+            return None;
+        }
         loop {
             let ready = self.out.tlps & set;
             if ready == 0 {
@@ -262,18 +265,13 @@ impl Link {
     pub(super) fn round_over(&mut self, now: Instant, path: usize) {
         let entry = &mut self.paths[path];
         entry.round_at = now;
-        let mut places = core::mem::take(&mut entry.sent_by);
+        let places = core::mem::take(&mut entry.sent_by);
         if places == 0 {
             return;
         }
-        let (mut weight, mut rate) = (0, 0_u64);
-        while places != 0 {
-            let turn = self.channels.turn(places.trailing_zeros() as usize);
-            places &= !turn.places;
-            weight += u32::from(turn.weight);
-            rate = rate.saturating_add(turn.guarantee.rate);
-        }
-        self.out.weight = weight;
+        let (weight, rate) = self.together(places);
+        let all = self.paths().iter().fold(places, |all, path| all | path.sent_by);
+        self.out.weight = if all == places { weight } else { self.together(all).0 };
         let entry = &mut self.paths[path];
         let mut guaranteed = 0;
         if rate > 0 {
@@ -284,13 +282,29 @@ impl Link {
         entry.congestion.share(weight, guaranteed);
     }
 
+    /// What the devices of these places weigh together, and are guaranteed.
+    fn together(&mut self, mut places: u64) -> (u32, u64) {
+        let (mut weight, mut rate) = (0, 0_u64);
+        while places != 0 {
+            let turn = self.channels.turn(places.trailing_zeros() as usize);
+            places &= !turn.places;
+            weight += u32::from(turn.weight);
+            rate = rate.saturating_add(turn.guarantee.rate);
+        }
+        (weight, rate)
+    }
+
     /// What all that sent lately weigh together.
     pub(crate) fn weight(&self) -> u32 {
         self.out.weight
     }
 
-    /// Whether something waits that has not had its guaranteed rate.
+    /// Whether something waits that has not had its guaranteed rate, or an acknowledgement that waited for
+    /// as long as it may: where turns are long the peer would think that nothing arrives.
     pub(crate) fn goes_first(&mut self, now: Instant) -> bool {
+        if self.paths().iter().any(|path| path.ack_now && path.ack_at.is_due(now)) {
+            return true;
+        }
         let mut waits = self.out.tlps & self.out.guaranteed;
         while waits != 0 {
             let turn = self.channels.turn(waits.trailing_zeros() as usize);

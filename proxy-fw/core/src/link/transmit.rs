@@ -77,20 +77,22 @@ impl Link {
             self.shrink_frames(now, lost.path.into());
         }
         let Path { frame, raise, .. } = self.paths[path];
-        let size = match (resend, raise) {
-            (None, Raise::Wanted) => self.peer_limits.frame,
+        let small = self.paths[path].congestion.frame();
+        let (size, spare) = match (resend, raise) {
+            (None, Raise::Wanted) => (self.peer_limits.frame, 0),
             // A window that has no room for several large frames has some for small ones.
-            (None, _) => frame.min(self.paths[path].congestion.frame()),
-            // What went in one frame goes in one again: only so shows that it is too large.
-            (Some(_), _) => frame,
+            (None, _) => (frame.min(small), 0),
+            // What went in one frame goes in one again: only so shows that it is too large. Nothing else
+            // goes with it then.
+            (Some(_), _) => (frame, frame.saturating_sub(small)),
         };
         let mut writer = FrameWriter::new(&mut buffer[..size], &header).ok()?;
         let mut end = header.sequence;
         if resend.is_some() {
-            end = self.write_lost(now, path, header.packet, end, &mut writer);
+            end = self.write_lost(now, path, header.packet, end, spare, &mut writer);
         }
         if records && end == self.flight.next() {
-            end = self.write_new(now, path, header.packet, &mut writer, stamps);
+            end = self.write_new(now, path, header.packet, spare, &mut writer, stamps);
         }
         let count = end.wrapping_sub(header.sequence);
         // A word may have another path than records.
@@ -140,19 +142,26 @@ impl Link {
         }
     }
 
-    /// Writes the run of lost records that begins at `sequence`; returns where it ends.
+    /// Writes the run of lost records that begins at `sequence`; returns where it ends. `spare` bytes are
+    /// for those alone that went in one frame with the first.
     fn write_lost(
         &mut self,
         now: Instant,
         path: usize,
         packet: u32,
         mut sequence: u32,
+        spare: usize,
         writer: &mut FrameWriter<'_>,
     ) -> u32 {
-        while sequence != self.flight.next() && self.flight.entry(sequence).fate == Fate::Lost {
-            let what = self.flight.entry(sequence).what;
+        let frame = |entry: &Entry| (entry.path, entry.packet);
+        let together = frame(self.flight.entry(sequence));
+        while sequence != self.flight.next() {
+            let entry = *self.flight.entry(sequence);
             let before = writer.remaining();
-            if self.write(now, path, what, writer).is_err() {
+            if entry.fate != Fate::Lost || before < spare && frame(&entry) != together {
+                break;
+            }
+            if self.write(now, path, entry.what, writer).is_err() {
                 break;
             }
             let bytes = before - writer.remaining();
@@ -165,18 +174,21 @@ impl Link {
         sequence
     }
 
-    /// Gives as many new records as fit their sequence, and writes them; returns where they end.
+    /// Gives as many new records as fit their sequence, and writes them; returns where they end. `spare`
+    /// bytes are not for them.
     fn write_new(
         &mut self,
         now: Instant,
         path: usize,
         packet: u32,
+        spare: usize,
         writer: &mut FrameWriter<'_>,
         stamps: &mut Stamps,
     ) -> u32 {
         while !self.flight.is_full(self.peer_limits.window) {
-            let Some(what) = self.next_record(now, path, writer.remaining(), stamps) else { break };
             let before = writer.remaining();
+            let room = before.saturating_sub(spare);
+            let Some(what) = self.next_record(now, path, room, stamps) else { break };
             self.write(now, path, what, writer).expect("chosen to fit");
             let bytes = before - writer.remaining();
             self.paths[path].in_flight += bytes as u64;

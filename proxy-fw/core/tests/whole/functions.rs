@@ -592,7 +592,7 @@ fn a_device_that_writes_to_a_further_function_of_a_hung_one_goes_on() {
     world.config_write(function(0), 0x10, FIRST_WINDOW as u32);
     world.config_write(function(1), 0x10, SECOND as u32);
     world.config_write(function(1), 0x04, 0x0006);
-    world.add_second();
+    world.add_box();
     world.device.room = ClassSet::NONE;
     let mut written = 0;
     while !world.host.holds_any() {

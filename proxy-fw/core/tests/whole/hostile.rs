@@ -520,7 +520,7 @@ proptest! {
         world.cut = true;
         // Before the liar has a port: its link does not wait for all that.
         world.assign_buses();
-        world.add_second();
+        world.add_box();
         let mut liar = Liar::new(false);
         prop_assert_eq!(world.ask_host(Request::SetPeer(peer(BOX, 7))), Ok(Reply::Done));
         prop_assert_eq!(world.ask_host(Request::BindPort(port_binding(key(1)))), Ok(Reply::Done));

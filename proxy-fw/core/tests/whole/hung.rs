@@ -28,7 +28,7 @@ fn pair_with(link: LinkConfig) -> World {
     world.introduce();
     world.bind(1);
     world.assign_buses();
-    world.add_second();
+    world.add_box();
     world
 }
 

@@ -1,6 +1,6 @@
 //! A host role and a box role with frames carried between them under a virtual clock, and a device
 //! that is just registers: 4 KB of configuration space with a PCI Express capability and one BAR.
-//! A second box with another such device can be there, too.
+//! Further boxes with such a device each can be there, too.
 #![allow(dead_code, unreachable_pub)] // each test file uses its own part
 
 use proxy_core::boxes::{BoxConfig, BoxRole, SlotSignal};
@@ -52,10 +52,12 @@ pub const OTHER_BOX: u16 = 3;
 /// The device's memory on bus 3, as the operating system programmed it.
 pub const FIRST_WINDOW: u64 = 0xe000_0000;
 /// As [`FIRST_WINDOW`], of the second device, on bus 4.
-pub const SECOND_WINDOW: u64 = 0xe010_0000;
+pub const SECOND_WINDOW: u64 = FIRST_WINDOW + WINDOW;
+/// Each device's memory is so much behind that of the one before.
+pub const WINDOW: u64 = 0x10_0000;
 
-/// The second box, with its device in slot 1.
-pub struct Second {
+/// A further box, with its device in slot 1.
+pub struct Further {
     pub boxes: BoxRole,
     pub device: Registers,
     pub messages: Vec<FromProxy>,
@@ -75,16 +77,21 @@ pub struct World {
     /// Whether the cable to the first box is cut; what it loses is in `lost`.
     pub cut: bool,
     pub lost: VecDeque<(NodeId, Vec<u8>)>,
-    pub second: Option<Second>,
+    /// The second box, and what comes after it.
+    pub further: Vec<Further>,
     /// What the devices get of what the host sends.
-    pub shares: [Share; 2],
+    pub shares: Vec<Share>,
     next_id: u64,
     next_tag: u16,
 }
 
 impl World {
     pub fn new() -> Self {
-        let switch = SwitchConfig { ports: 2, ..SwitchConfig::default() };
+        Self::with_ports(2)
+    }
+
+    fn with_ports(ports: u8) -> Self {
+        let switch = SwitchConfig { ports, ..SwitchConfig::default() };
         let mut host = HostRole::new(&HostConfig { switch, ..HostConfig::default() }).unwrap();
         let mut boxes =
             BoxRole::new(&BoxConfig { slots: 2, incarnation: 7, ..BoxConfig::default() });
@@ -101,8 +108,8 @@ impl World {
             box_messages: Vec::new(),
             cut: false,
             lost: VecDeque::new(),
-            second: None,
-            shares: [Share::EVEN; 2],
+            further: Vec::new(),
+            shares: vec![Share::EVEN; 2],
             next_id: 1,
             next_tag: 0,
         }
@@ -137,9 +144,14 @@ impl World {
 
     /// As [`World::pair`], with such shares of what the host sends.
     pub fn pair_with(shares: [Share; 2]) -> Self {
-        let mut world = Self { shares, ..Self::new() };
+        Self::with_boxes(&shares)
+    }
+
+    /// As many boxes as there are shares of what the host sends, with a device each.
+    pub fn with_boxes(shares: &[Share]) -> Self {
+        let mut world = Self { shares: shares.to_vec(), ..Self::with_ports(shares.len() as u8) };
         world.make_bound();
-        world.add_second();
+        shares[1..].iter().for_each(|_| world.add_box());
         world
     }
 
@@ -181,34 +193,39 @@ impl World {
     /// [`SECOND_WINDOW`].
     pub fn pair() -> Self {
         let mut world = Self::bound();
-        world.add_second();
+        world.add_box();
         world
     }
 
-    /// The second box and its device, bound to port 1 and programmed.
-    pub fn add_second(&mut self) {
+    /// A further box and its device, bound to the next port and programmed.
+    pub fn add_box(&mut self) {
         let world = self;
-        let config = BoxConfig { slots: 1, incarnation: 8, ..BoxConfig::default() };
+        let number = world.further.len() as u8 + 1;
+        let (box_number, life) = (BOX + u16::from(number), 7 + u32::from(number));
+        let config = BoxConfig { slots: 1, incarnation: life, ..BoxConfig::default() };
         let mut boxes = BoxRole::new(&config);
-        boxes.set_node(node(OTHER_BOX));
+        boxes.set_node(node(box_number));
         boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
         let device = Registers::new();
-        world.second = Some(Second { boxes, device, messages: Vec::new(), cut: false });
+        world.further.push(Further { boxes, device, messages: Vec::new(), cut: false });
         world.run(Duration::from_millis(300));
-        assert_eq!(world.ask_host(Request::SetPeer(peer(OTHER_BOX, 8))), Ok(Reply::Done));
-        assert_eq!(world.ask_second(Request::SetPeer(peer(HOST, 1))), Ok(Reply::Done));
-        let key = key(1);
-        assert_eq!(world.ask_second(Request::BindSlot(slot_binding(key))), Ok(Reply::Done));
-        let (box_node, share) = (node(OTHER_BOX), world.shares[1]);
-        let binding = PortBinding { port: port(1), box_node, share, ..port_binding(key) };
+        assert_eq!(world.ask_host(Request::SetPeer(peer(box_number, life))), Ok(Reply::Done));
+        assert_eq!(world.ask_last(Request::SetPeer(peer(HOST, 1))), Ok(Reply::Done));
+        let key = key(number.into());
+        assert_eq!(world.ask_last(Request::BindSlot(slot_binding(key))), Ok(Reply::Done));
+        let (box_node, share) = (node(box_number), world.shares[usize::from(number)]);
+        let binding = PortBinding { port: port(number), box_node, share, ..port_binding(key) };
         assert_eq!(world.ask_host(Request::BindPort(binding)), Ok(Reply::Done));
         world.run(Duration::from_millis(50));
-        world.config_write(bdf(2, 1), 0x18, 0x0004_0402);
-        world.config_write(bdf(2, 1), 0x20, 0xe010_e010);
-        world.config_write(bdf(1, 0), 0x20, 0xe010_e000);
-        world.config_write(bdf(2, 1), 0x04, 0x0006);
-        world.config_write(bdf(4, 0), 0x10, SECOND_WINDOW as u32);
-        world.config_write(bdf(4, 0), 0x04, 0x0006);
+        let (bus, at) = (3 + number, FIRST_WINDOW as u32 + WINDOW as u32 * u32::from(number));
+        let (buses, memory) = (u32::from(bus) << 16 | u32::from(bus) << 8, at | at >> 16);
+        world.config_write(bdf(1, 0), 0x18, u32::from(bus) << 16 | 0x0201);
+        world.config_write(bdf(2, number), 0x18, buses | 2);
+        world.config_write(bdf(2, number), 0x20, memory);
+        world.config_write(bdf(1, 0), 0x20, at | FIRST_WINDOW as u32 >> 16);
+        world.config_write(bdf(2, number), 0x04, 0x0006);
+        world.config_write(bdf(bus, 0), 0x10, at);
+        world.config_write(bdf(bus, 0), 0x04, 0x0006);
         world.forget_the_past();
     }
 
@@ -216,23 +233,23 @@ impl World {
     pub fn forget_the_past(&mut self) {
         self.to_root.clear();
         self.device.received.clear();
-        if let Some(second) = &mut self.second {
-            second.device.received.clear();
-        }
+        self.further.iter_mut().for_each(|further| further.device.received.clear());
     }
 
-    pub fn second(&mut self) -> &mut Second {
-        self.second.as_mut().expect("a world with two devices")
+    pub fn second(&mut self) -> &mut Further {
+        self.further.first_mut().expect("a world with two devices")
     }
 
-    pub fn ask_second(
+    /// Asks the box that came last.
+    pub fn ask_last(
         &mut self,
         request: Request,
     ) -> Result<Reply, proxy_core::control::ControlError> {
         let id = self.id();
         let now = self.now;
-        role!(self.second().boxes.handle_control(now, id, Term(1), &request));
-        self.answer(id, |w| &w.second.as_ref().unwrap().messages)
+        let last = self.further.last_mut().expect("a world with two devices");
+        role!(last.boxes.handle_control(now, id, Term(1), &request));
+        self.answer(id, |w| &w.further.last().unwrap().messages)
     }
 
     fn id(&mut self) -> OperationId {
@@ -289,16 +306,16 @@ impl World {
 
     /// To the next timer, or so far if none comes earlier.
     fn jump(&mut self, most: Duration) {
-        let second = self.second.as_ref().and_then(|second| second.boxes.poll_timeout());
-        let timers = [self.host.poll_timeout(), self.boxes.poll_timeout(), second];
+        let further = self.further.iter().filter_map(|further| further.boxes.poll_timeout()).min();
+        let timers = [self.host.poll_timeout(), self.boxes.poll_timeout(), further];
         let next = timers.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE);
         // A timer that is due moves the clock a little, too: nothing stands still.
         let step = Duration::from_micros(1);
         self.now = next.max(self.now + step).min(self.now + most.max(step));
         role!(self.host.handle_timeout(self.now));
         role!(self.boxes.handle_timeout(self.now));
-        if let Some(second) = &mut self.second {
-            role!(second.boxes.handle_timeout(self.now));
+        for further in &mut self.further {
+            role!(further.boxes.handle_timeout(self.now));
         }
     }
 
@@ -315,10 +332,11 @@ impl World {
             }
             while let Some(out) = role!(self.host.poll_transmit(self.now, &mut frame)) {
                 busy = true;
-                match &mut self.second {
-                    Some(second) if out.peer == node(OTHER_BOX) => {
-                        if !second.cut {
-                            role!(second.boxes.handle_frame(self.now, &frame[..out.len]));
+                let number = usize::from(out.peer.get() - BOX);
+                match number.checked_sub(1).map(|further| &mut self.further[further]) {
+                    Some(further) => {
+                        if !further.cut {
+                            role!(further.boxes.handle_frame(self.now, &frame[..out.len]));
                         }
                     }
                     _ if self.cut => self.lost.push_back((out.peer, frame[..out.len].to_vec())),
@@ -406,9 +424,9 @@ impl World {
         let Self { host, boxes, device, box_messages, cut, now, .. } = self;
         let cable = if *cut { Err(&mut self.lost) } else { Ok(&mut *host) };
         let mut busy = turn_box(*now, boxes, device, box_messages, cable);
-        if let Some(Second { boxes, device, messages, cut }) = &mut self.second {
+        for Further { boxes, device, messages, cut } in &mut self.further {
             let mut nowhere = VecDeque::new();
-            let cable = if *cut { Err(&mut nowhere) } else { Ok(host) };
+            let cable = if *cut { Err(&mut nowhere) } else { Ok(&mut *host) };
             busy |= turn_box(*now, boxes, device, messages, cable);
         }
         busy
@@ -422,8 +440,8 @@ impl World {
     }
 
     pub fn counter(&self, name: &str) -> u64 {
-        let second = self.second.iter().flat_map(|second| second.boxes.counters());
-        let all = self.host.counters().chain(self.boxes.counters()).chain(second);
+        let further = self.further.iter().flat_map(|further| further.boxes.counters());
+        let all = self.host.counters().chain(self.boxes.counters()).chain(further);
         all.filter(|(n, _)| *n == name).map(|(_, v)| v).sum()
     }
 }

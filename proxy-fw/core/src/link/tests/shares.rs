@@ -4,6 +4,7 @@ use super::pair::*;
 use crate::control::{PathSet, Share};
 use crate::limits::{SEND_QUEUES, SHARED_SEND, TLP_BUFFER};
 use crate::link::*;
+use crate::stamps::Stamps;
 use core::time::Duration;
 use std::vec::Vec;
 use tlp_codec::fabric::{MAX_OVERHEAD, TLP_OVERHEAD};
@@ -178,6 +179,49 @@ fn a_guarantee_comes_before_every_weight() {
     assert!(came[0] >= RATE / 2 * 95 / 100, "{} of {}", came[0], RATE / 2);
     about(came[1], came[2]);
     full(&came);
+}
+
+/// Before other links' turns leaves what is guaranteed, and nothing that rides with it.
+#[test]
+fn first_goes_only_what_is_guaranteed() {
+    let (mut pair, keys) = bindings(&[share(1, 0, RATE / 2), share(255, 0, 0)]);
+    let mut frame = [0; FRAME];
+    let mut poll = |pair: &mut Pair, first| {
+        let sent = pair.ends[0].poll_turn(pair.now, first, &mut frame, &mut Stamps::new())?;
+        pair.hand_over(1, &frame[..sent.len]).unwrap();
+        let came = keys.iter().map(|key| {
+            let channel = pair.ends[1].channel_of(key).unwrap();
+            core::iter::from_fn(|| pair.take(1, channel, ClassSet::ALL)).count()
+        });
+        Some(came.collect::<Vec<_>>())
+    };
+    for key in &keys {
+        while pair.send(0, *key, Class::Posted, false, 64) {}
+    }
+    let now = pair.now;
+    assert!(pair.ends[0].goes_first(now));
+    let came = poll(&mut pair, true).unwrap();
+    assert!(came[0] > 0 && came[1] == 0, "{came:?}");
+    while pair.ends[0].goes_first(now) {
+        assert_eq!(poll(&mut pair, true).map_or(0, |came| came[1]), 0);
+    }
+    assert_eq!(poll(&mut pair, true), None, "it had what is guaranteed, or has no more");
+    assert!(poll(&mut pair, false).unwrap()[1] > 0);
+}
+
+#[test]
+fn an_acknowledgement_that_waited_for_as_long_as_it_may_goes_first() {
+    let (mut pair, keys) = bindings(&[Share::EVEN]);
+    assert!(pair.send(0, keys[0], Class::Posted, false, 64));
+    let frame = pair.one_frame(0).unwrap();
+    pair.hand_over(1, &frame).unwrap();
+    let now = pair.now;
+    assert!(!pair.ends[1].goes_first(now));
+    let due = now + LinkConfig::default().ack_delay;
+    pair.ends[1].handle_timeout(due);
+    assert!(pair.ends[1].goes_first(due));
+    assert!(pair.ends[1].poll_turn(due, true, &mut [0; FRAME], &mut Stamps::new()).is_some());
+    assert!(!pair.ends[1].goes_first(due));
 }
 
 /// It is what a binding has at least, and not more when it does not want it.

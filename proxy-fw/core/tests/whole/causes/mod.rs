@@ -171,8 +171,8 @@ fn check_reported(line: &Line, world: &mut World) {
 
 fn counters(world: &World) -> BTreeMap<&'static str, u64> {
     let mut sums = BTreeMap::new();
-    let second = world.second.iter().flat_map(|second| second.boxes.counters());
-    for (name, value) in world.host.counters().chain(world.boxes.counters()).chain(second) {
+    let further = world.further.iter().flat_map(|further| further.boxes.counters());
+    for (name, value) in world.host.counters().chain(world.boxes.counters()).chain(further) {
         *sums.entry(name).or_default() += value;
     }
     sums
