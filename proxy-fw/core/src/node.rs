@@ -266,7 +266,11 @@ impl Node {
         buf: &mut [u8],
     ) -> Option<Outgoing> {
         let PeerLink { peer, link, left } = self.peers[index].as_mut()?;
-        let Some(transmit) = link.poll_turn(now, first, buf, &mut self.stamps) else {
+        let sent = match first {
+            true => link.poll_first(now, buf, &mut self.stamps),
+            false => link.poll_transmit(now, buf, &mut self.stamps),
+        };
+        let Some(transmit) = sent else {
             if !first {
                 *left = (*left).min(0);
             }

@@ -358,16 +358,15 @@ impl Link {
         self.poll_data(now, buffer, stamps)
     }
 
-    /// As [`poll_transmit`](Self::poll_transmit), in its turn or `first`, before those of other links: then
-    /// it has no TLPs but those that are guaranteed to leave.
-    pub(crate) fn poll_turn(
+    /// As [`poll_transmit`](Self::poll_transmit), before other links' turns: no TLPs leave but those that
+    /// are guaranteed to.
+    pub(crate) fn poll_first(
         &mut self,
         now: Instant,
-        first: bool,
         buffer: &mut [u8],
         stamps: &mut Stamps,
     ) -> Option<Transmit> {
-        self.out.first = first;
+        self.out.first = true;
         let sent = self.poll_transmit(now, buffer, stamps);
         self.out.first = false;
         sent

@@ -187,7 +187,8 @@ fn first_goes_only_what_is_guaranteed() {
     let (mut pair, keys) = bindings(&[share(1, 0, RATE / 2), share(255, 0, 0)]);
     let mut frame = [0; FRAME];
     let mut poll = |pair: &mut Pair, first| {
-        let sent = pair.ends[0].poll_turn(pair.now, first, &mut frame, &mut Stamps::new())?;
+        let poll = if first { Link::poll_first } else { Link::poll_transmit };
+        let sent = poll(&mut pair.ends[0], pair.now, &mut frame, &mut Stamps::new())?;
         pair.hand_over(1, &frame[..sent.len]).unwrap();
         let came = keys.iter().map(|key| {
             let channel = pair.ends[1].channel_of(key).unwrap();
@@ -220,7 +221,7 @@ fn an_acknowledgement_that_waited_for_as_long_as_it_may_goes_first() {
     let due = now + LinkConfig::default().ack_delay;
     pair.ends[1].handle_timeout(due);
     assert!(pair.ends[1].goes_first(due));
-    assert!(pair.ends[1].poll_turn(due, true, &mut [0; FRAME], &mut Stamps::new()).is_some());
+    assert!(pair.ends[1].poll_first(due, &mut [0; FRAME], &mut Stamps::new()).is_some());
     assert!(!pair.ends[1].goes_first(due));
 }
 
