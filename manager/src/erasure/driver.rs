@@ -14,10 +14,11 @@ use proxy_core::control::{ControlError, EraseMethod, EraseRequest, Erasure, Repl
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tlp_codec::ids::{BindingKey, Epoch};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How often a box is asked how far it is: so long first, and twice as long each time up to the
 /// bound.

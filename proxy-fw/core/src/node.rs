@@ -1,5 +1,8 @@
 //! What a node is in either role: its links, its stamps, its talk with the manager.
 
+mod turns;
+
+use self::turns::{Turn, Turns};
 use crate::answers::{Answer, Outbound, Page, page};
 use crate::bits::{ones, ones_from};
 use crate::canaries::{Canary, planted};
@@ -26,19 +29,8 @@ use tlp_codec::ids::{BindingKey, NodeId};
 pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
     pub(crate) link: Link,
-    /// What is left of its turn, in bytes: below 0, what it owes.
-    left: i32,
+    turn: Turn,
 }
-
-/// Bytes that a link may send in a turn, for each unit that those weigh who send by it.
-const TURN: i32 = 1500;
-
-/// Turns that a link may owe at most: what goes before all turns counts for them, too.
-const MOST_OWED: i32 = 8;
-
-/// Frames in a row that go before all turns at most: then there is a turn. Where more is guaranteed than
-/// there is, the others' links stay up all the same.
-const FIRST_IN_ROW: u8 = 15;
 
 /// Where the TLPs of a binding go.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +68,7 @@ pub(crate) struct Node {
     answers: Deque<(OperationId, Result<Answer, ControlError>), { ANSWER_QUEUE + OPERATIONS }>,
     events: Deque<(u64, Event), EVENT_QUEUE>,
     sequence: u64,
-    /// Whose turn it is, and where the next one that goes before all turns is looked for.
-    turn: usize,
-    first: usize,
-    /// Frames that went before all turns, in a row.
-    went_first: u8,
+    turns: Turns,
     bad_frames: BadFrames,
     frames_from_strangers: u64,
     events_dropped: u64,
@@ -119,9 +107,7 @@ impl Node {
             answers: Deque::new(),
             events: Deque::new(),
             sequence: 0,
-            turn: 0,
-            first: 0,
-            went_first: 0,
+            turns: Turns::default(),
             bad_frames: BadFrames::default(),
             frames_from_strangers: 0,
             events_dropped: 0,
@@ -204,21 +190,18 @@ impl Node {
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
         let several = self.known & self.known.wrapping_sub(1) != 0;
         if several
-            && self.went_first < FIRST_IN_ROW
+            && self.turns.may_go_first()
             && let Some(outgoing) = self.poll_first(now, buf)
         {
             return Some(outgoing);
         }
-        self.went_first = 0;
         let mut asked = self.known;
         loop {
             let mut owing = 0;
-            for index in ones_from(self.turn, asked) {
+            for index in ones_from(self.turns.next, asked) {
                 if several && !self.has_turn(index) {
                     owing |= 1 << index;
                 } else if let Some(outgoing) = self.poll_peer(now, index, false, buf) {
-                    let left = self.peers[index].as_ref().map_or(0, |peer| peer.left);
-                    self.turn = if left > 0 { index } else { index + 1 };
                     return Some(outgoing);
                 }
             }
@@ -233,27 +216,20 @@ impl Node {
     /// The next frame of a link that waits for no turn.
     #[inline(never)] // few nodes have several links that all want to send: short code counts
     fn poll_first(&mut self, now: Instant, buf: &mut [u8]) -> Option<Outgoing> {
-        for index in ones_from(self.first, self.known) {
+        for index in ones_from(self.turns.first, self.known) {
             if self.link(index).goes_first(now)
                 && let Some(outgoing) = self.poll_peer(now, index, true, buf)
             {
-                self.first = index + 1;
-                self.went_first += 1;
                 return Some(outgoing);
             }
         }
         None
     }
 
-    /// Whether a link may send in its turn, which may begin with that: it does not if it still owes what
-    /// it sent before.
+    /// Whether a link may send in its turn, which may begin with that.
     fn has_turn(&mut self, index: usize) -> bool {
-        let Some(PeerLink { link, left, .. }) = &mut self.peers[index] else { return false };
-        if *left <= 0 {
-            let turn = link.weight() as i32 * TURN;
-            *left = (*left).max(-MOST_OWED * turn) + turn;
-        }
-        *left > 0
+        let with = self.peers[index].as_mut();
+        with.is_some_and(|PeerLink { link, turn, .. }| turn.begins(link.weight()))
     }
 
     /// The next frame of a link, in its turn or before all turns. What it has left of its turn when it has
@@ -265,18 +241,21 @@ impl Node {
         first: bool,
         buf: &mut [u8],
     ) -> Option<Outgoing> {
-        let PeerLink { peer, link, left } = self.peers[index].as_mut()?;
+        let PeerLink { peer, link, turn } = self.peers[index].as_mut()?;
         let sent = match first {
             true => link.poll_first(now, buf, &mut self.stamps),
             false => link.poll_transmit(now, buf, &mut self.stamps),
         };
         let Some(transmit) = sent else {
             if !first {
-                *left = (*left).min(0);
+                turn.ends();
             }
             return None;
         };
-        *left = left.saturating_sub(transmit.len as i32);
+        match first {
+            true => self.turns.went_first(index, turn, transmit.len),
+            false => self.turns.sent(index, turn, transmit.len),
+        }
         if self.stamps.recorder.wants_frames() {
             let sent = &buf[..transmit.len];
             self.stamps.recorder.sent_frame(now, peer.node, self.is_host, sent);
@@ -419,7 +398,7 @@ impl Node {
         self.end_link(index);
         let storage = self.storages.pop().expect("each place without a peer has storage");
         let link = Link::with_storage(ends, config, storage);
-        self.peers[index] = Some(PeerLink { peer: peer.clone(), link, left: 0 });
+        self.peers[index] = Some(PeerLink { peer: peer.clone(), link, turn: Turn::default() });
         self.known |= 1 << index;
         Ok(Answer::Done)
     }

@@ -306,7 +306,10 @@ impl Link {
         self.out.tlps &= !bit;
         self.out.sidebands &= !bit;
         self.out.guaranteed &= !bit;
-        self.paths.iter_mut().for_each(|path| path.sent_by &= !bit);
+        for path in &mut self.paths {
+            path.sent_by &= !bit;
+            path.heard &= !bit;
+        }
         self.out.limited &= !bit;
         self.out.credits &= !bit;
         self.out.behind &= !bit;

@@ -84,6 +84,8 @@ pub(super) struct Path {
     pub(super) congestion: Congestion,
     /// Bindings that sent TLPs by it since its round trip began, and when that was.
     pub(super) sent_by: u64,
+    /// As `sent_by`, in the round trip before.
+    pub(super) heard: u64,
     pub(super) round_at: Instant,
     /// Retransmission timer, and timeouts in a row.
     pub(super) timeout_at: Timer,
@@ -156,6 +158,7 @@ impl Path {
             rtt: Rtt::new(config.initial_rtt),
             congestion: Congestion::new(config.max_frame),
             sent_by: 0,
+            heard: 0,
             round_at: Instant::ZERO,
             timeout_at: Timer::STOPPED,
             backoff: 0,

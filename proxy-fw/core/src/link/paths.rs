@@ -200,6 +200,8 @@ impl Link {
             self.counters.paths_lost += 1;
         }
         entry.health = Health::Suspect { since: entry.next_packet, pause, tries: 0, lost };
+        // What leaves by it does not count for the link's turns.
+        (entry.sent_by, entry.heard) = (0, 0);
         entry.probe_at.stop();
         if !forgotten {
             entry.probe_at.start(now);

@@ -114,6 +114,7 @@ impl Link {
         }
         if header.kind == FrameKind::Probe {
             self.paths[path].ack_now = true;
+            self.paths[path].ack_at.start_if_stopped(now);
             return Ok(());
         }
         let mut sequence = header.sequence;

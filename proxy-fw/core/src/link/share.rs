@@ -266,11 +266,12 @@ impl Link {
         let entry = &mut self.paths[path];
         entry.round_at = now;
         let places = core::mem::take(&mut entry.sent_by);
+        entry.heard = places;
         if places == 0 {
             return;
         }
         let (weight, rate) = self.together(places);
-        let all = self.paths().iter().fold(places, |all, path| all | path.sent_by);
+        let all = self.paths().iter().fold(places, |all, path| all | path.heard);
         self.out.weight = if all == places { weight } else { self.together(all).0 };
         let entry = &mut self.paths[path];
         let mut guaranteed = 0;
@@ -283,6 +284,7 @@ impl Link {
     }
 
     /// What the devices of these places weigh together, and are guaranteed.
+    #[inline(never)] // one call a round trip: short code counts
     fn together(&mut self, mut places: u64) -> (u32, u64) {
         let (mut weight, mut rate) = (0, 0_u64);
         while places != 0 {

@@ -158,7 +158,8 @@ impl Link {
         while sequence != self.flight.next() {
             let entry = *self.flight.entry(sequence);
             let before = writer.remaining();
-            if entry.fate != Fate::Lost || before < spare && frame(&entry) != together {
+            let is_room = before >= spare + usize::from(entry.bytes);
+            if entry.fate != Fate::Lost || !is_room && frame(&entry) != together {
                 break;
             }
             if self.write(now, path, entry.what, writer).is_err() {
