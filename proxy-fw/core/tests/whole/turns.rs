@@ -105,5 +105,6 @@ fn where_more_is_guaranteed_than_there_is_all_have_some() {
     let left = contend([much, share(1, 0), much], all);
     let whole: usize = left.iter().sum();
     assert!(left[0] * 5 > whole * 2 && left[2] * 5 > whole * 2, "{left:?}");
-    assert!(left[1] * 25 > whole, "{left:?}");
+    // A sixteenth is by turns, of which who goes first has half of its own.
+    assert!(left[1] * 40 > whole, "{left:?}");
 }
