@@ -80,6 +80,7 @@ fn memory_lies() {
 }
 
 #[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "what cards have under way fills no queue so far")]
 fn long_queues_mark_frames() {
     check_in(10, "incast", &[("frames that were marked", 5)]);
 }
