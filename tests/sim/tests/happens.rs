@@ -59,7 +59,7 @@ fn a_network_loses_doubles_damages_and_delays() {
     let wanted = [
         ("frames lost: on the cable", 100),
         ("frames lost: damaged, and the FCS says so", 500),
-        ("frames lost: larger than the MTU", 5),
+        ("frames lost: larger than the MTU", 2),
         ("frames lost: the node is cut off", 30),
         ("frames lost: the node is cut off one way", 10),
         ("frames that a pause held up", 10),
