@@ -82,11 +82,10 @@ pub(super) struct Path {
     pub(super) rtt: Rtt,
     /// Congestion window.
     pub(super) congestion: Congestion,
-    /// Bindings that sent TLPs by it since its round trip began, and when that was.
-    pub(super) sent_by: u64,
-    /// As `sent_by`, in the round trip before.
-    pub(super) heard: u64,
+    /// When its round trip began, bindings that sent TLPs by it since then, and in the one before.
     pub(super) round_at: Instant,
+    pub(super) sent_by: u64,
+    pub(super) heard: u64,
     /// Retransmission timer, and timeouts in a row.
     pub(super) timeout_at: Timer,
     pub(super) backoff: u32,
