@@ -112,7 +112,7 @@ pub const LINK_WINDOW: usize = sizes::LINK_WINDOW;
 pub const LOSS_TIMER: bool = sizes::LOSS_TIMER;
 
 /// Frames with records that one acknowledgement waits for at most.
-pub const ACK_EVERY: u32 = 8;
+pub const ACK_EVERY: u16 = 8;
 
 /// Non-posted requests of the host outstanding at one downstream port. A further one waits
 /// in front of the port.

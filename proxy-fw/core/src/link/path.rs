@@ -14,6 +14,11 @@ use core::time::Duration;
 /// with a record each. With fewer there would be no sample just when queues are longest.
 const REMEMBERED: usize = LINK_WINDOW;
 
+/// Probes, or retransmission timeouts, in a row after which only frames of
+/// [`SAFE_FRAME`](crate::limits::SAFE_FRAME) bytes are tried (RFC 8899, section 4.3, has three for what it
+/// calls a black hole).
+pub(super) const BLACK_HOLE: u8 = 2;
+
 /// A packet's number, and the low half of its time of departure in units of 4 ns: it is known for
 /// longer than anything is under way.
 type Departure = (u32, u32);
@@ -40,7 +45,7 @@ pub(super) enum Health {
         /// How long until the next probe, in nanoseconds.
         pause: u64,
         /// Probes that were sent in vain.
-        tries: u32,
+        tries: u8,
         /// Something did not come out in time. Else it was only not seen yet whether it does.
         lost: bool,
     },
@@ -67,7 +72,7 @@ pub(super) struct Path {
     /// A packet was missing or late, and since then a record is missing.
     gap: bool,
     /// Frames with records since the last acknowledgement that spoke of this path.
-    unacknowledged: u32,
+    unacknowledged: u16,
     /// An acknowledgement that speaks of this path is to be sent at once.
     pub(super) ack_now: bool,
     /// As `ack_now`, at this time at the latest.
@@ -88,7 +93,9 @@ pub(super) struct Path {
     pub(super) heard: u64,
     /// Retransmission timer, and timeouts in a row.
     pub(super) timeout_at: Timer,
-    pub(super) backoff: u32,
+    pub(super) backoff: u8,
+    /// The packet that was next when the first of them ran out.
+    pub(super) timed_out: u32,
     /// Up to which sequence the last acknowledgement that spoke of it tells what arrived.
     pub(super) judged: u32,
     /// When what later frames have overtaken has had its time, where there is such a timer.
@@ -103,6 +110,8 @@ pub(super) struct Path {
     pub(super) probe: Option<usize>,
     /// Largest frame that is sent on it, in bytes.
     pub(super) frame: usize,
+    /// What that was when only small ones seemed to pass.
+    pub(super) shrunk_from: u16,
     /// When it is tried whether larger frames pass again, and how that stands.
     pub(super) raise_at: Timer,
     pub(super) raise: Raise,
@@ -161,6 +170,7 @@ impl Path {
             round_at: Instant::ZERO,
             timeout_at: Timer::STOPPED,
             backoff: 0,
+            timed_out: 0,
             judged: 0,
             loss_at: [Timer::STOPPED; _],
             doubt_at: Timer::STOPPED,
@@ -173,6 +183,7 @@ impl Path {
             probe_at: Timer::STOPPED,
             probe: None,
             frame: config.max_frame,
+            shrunk_from: 0,
             raise_at: Timer::STOPPED,
             raise: Raise::Idle,
         }
@@ -257,7 +268,7 @@ impl Path {
         now: Instant,
         allowance: Duration,
     ) -> bool {
-        if self.largest_acked.is_some_and(|largest| !before(largest, packet)) {
+        if !self.is_news(packet) {
             return false;
         }
         self.largest_acked = Some(packet);
@@ -275,6 +286,23 @@ impl Path {
         true
     }
 
+    /// Whether that packet is later than all that the peer said it received.
+    pub(super) fn is_news(&self, packet: u32) -> bool {
+        self.largest_acked.is_none_or(|largest| before(largest, packet))
+    }
+
+    /// Something comes back after timeouts; `late`: of what left before them, of `large` frames, too.
+    pub(super) fn heard_again(&mut self, now: Instant, late: bool, large: bool) {
+        self.congestion.heard_again(now, late);
+        let shrunk = core::mem::take(&mut self.backoff) >= BLACK_HOLE && self.raise_at.runs();
+        if shrunk && large {
+            self.passes(self.shrunk_from.into());
+        } else if shrunk {
+            // Nothing came back, of whatever size: that large ones do not pass was a guess.
+            self.raise_at.start(now);
+        }
+    }
+
     /// The peer's count of marked frames; one more than before is congestion.
     pub(super) fn echo(&mut self, marks: u16, now: Instant) {
         let news = marks.wrapping_sub(self.marks_told);
@@ -287,7 +315,7 @@ impl Path {
 
     /// The retransmission timeout, in nanoseconds.
     pub(super) fn timeout(&self, config: &LinkConfig) -> u64 {
-        self.rtt.timeout(config.ack_delay, config.min_rto, config.max_rto, self.backoff)
+        self.rtt.timeout(config.ack_delay, config.min_rto, config.max_rto, self.backoff.into())
     }
 
     /// Starts the timers over, or stops them when nothing is under way here.

@@ -9,7 +9,7 @@
 //! preferred until it answers.
 
 use super::faults::Fault;
-use super::path::{Health, Path, Raise};
+use super::path::{BLACK_HOLE, Health, Path, Raise};
 use super::rtt::nanos;
 use super::sequence::before;
 use super::types::{LinkState, Transmit};
@@ -19,10 +19,6 @@ use crate::limits::{LINK_RAISE, MAX_PATHS, SAFE_FRAME};
 use crate::time::{Earliest, Instant};
 use tlp_codec::fabric::{FrameKind, FrameWriter, Header};
 use tlp_codec::ids::PathId;
-
-/// Probes, or retransmission timeouts, in a row after which only frames of [`SAFE_FRAME`] bytes
-/// are tried (RFC 8899, section 4.3, has three for what it calls a black hole).
-const BLACK_HOLE: u32 = 2;
 
 impl Link {
     /// The paths between the two nodes.
@@ -274,11 +270,14 @@ impl Link {
     pub(super) fn path_timed_out(&mut self, now: Instant, path: usize) {
         self.counters.timeouts += 1;
         let entry = &mut self.paths[path];
-        entry.backoff += 1;
-        let backoff = entry.backoff;
+        entry.backoff = entry.backoff.saturating_add(1);
+        let (backoff, first) = (entry.backoff, entry.backoff == 1);
+        if first {
+            entry.timed_out = entry.next_packet;
+        }
         // That a frame is too large is no sign of congestion.
         if !self.oldest_is_try(path) {
-            self.paths[path].congestion.timed_out(now);
+            self.paths[path].congestion.timed_out(now, first);
         }
         if backoff >= BLACK_HOLE {
             self.shrink_frames(now, path);
@@ -298,6 +297,7 @@ impl Link {
     pub(super) fn shrink_frames(&mut self, now: Instant, path: usize) {
         let entry = &mut self.paths[path];
         if entry.frame > SAFE_FRAME {
+            entry.shrunk_from = entry.frame as u16;
             entry.frame = SAFE_FRAME;
             entry.raise_at.start(now + LINK_RAISE);
             self.counters.frames_shrunk += 1;
@@ -362,7 +362,7 @@ impl Link {
             }
             Health::Suspect { pause, tries, lost, .. } => {
                 *lost |= *tries > 0;
-                *tries += 1;
+                *tries = tries.saturating_add(1);
                 entry.probe_at.start(now.after_nanos(*pause));
                 *pause = pause.saturating_mul(2).min(nanos(self.config.max_open_retry));
                 if *tries > BLACK_HOLE {

@@ -4,6 +4,7 @@
 mod bad_frames;
 mod behaviour;
 mod chaos;
+mod late;
 mod losses;
 mod must_pass;
 mod network;
