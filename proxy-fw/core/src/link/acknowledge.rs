@@ -5,7 +5,6 @@ use super::sequence::before;
 use super::types::{LinkState, Violation};
 use super::{Fault, Link};
 use crate::control::LinkDownReason;
-use crate::limits::SAFE_FRAME;
 use crate::time::{Instant, Timer};
 use core::time::Duration;
 use tlp_codec::fabric::{Ack, CloseReason};
@@ -34,8 +33,8 @@ impl Link {
         }
         let known = ack.delay_us < u16::MAX;
         let delay = known.then(|| Duration::from_micros(ack.delay_us.into()));
-        if self.paths[path].backoff > 0 && self.paths[path].is_news(ack.packet) {
-            self.heard_again(now, path, ack);
+        if self.paths().iter().any(|path| path.backoff > 0) {
+            self.heard_again(now, ack);
         }
         let news = self.paths[path].acknowledged(ack.packet, delay, now, self.config.initial_rtt);
         self.paths[path].echo(ack.ce, now);
@@ -63,7 +62,9 @@ impl Link {
         while progress != 0 {
             let path = progress.trailing_zeros() as usize;
             progress &= progress - 1;
-            self.paths[path].backoff = 0;
+            if self.paths[path].backoff > 0 {
+                self.paths[path].heard_again(now, 0, self.peer_limits.frame);
+            }
             self.restart_timeout(now, path);
         }
         if news {
@@ -80,25 +81,30 @@ impl Link {
         Ok(())
     }
 
-    /// Something comes back from a path after timeouts. Whether that is of what left before them tells the
-    /// packet, or records that were in no other (RFC 5682, section 2.1): a peer that stood still may
-    /// speak only when it has the last of what came meanwhile. Records tell of large frames, too.
+    /// What comes back after timeouts: of each path whether the peer speaks of it at all, and how large a
+    /// frame was of those that were sent once, and only late (as RFC 5682, section 2.1, tells it).
     #[inline(never)] // there are few timeouts: short code counts
-    fn heard_again(&mut self, now: Instant, path: usize, ack: &Ack) {
-        let timed_out = self.paths[path].timed_out;
-        let mut late = before(ack.packet, timed_out);
-        let (mut frame, mut bytes, mut large) = (None, 0, false);
-        for sequence in self.flight.sequences().take_while(|s| before(*s, ack.next)) {
-            let entry = self.flight.entry(sequence);
-            let here = usize::from(entry.path) == path && entry.tries == 1;
-            if !here || entry.fate == Fate::Acknowledged || !before(entry.packet, timed_out) {
-                continue;
+    fn heard_again(&mut self, now: Instant, ack: &Ack) {
+        for path in 0..self.path_count {
+            let entry = &self.paths[path];
+            let mut speaks = path == usize::from(ack.path.get()) && entry.is_news(ack.packet);
+            let (mut frame, mut bytes, mut late) = (None, 0, 0);
+            for sequence in self.flight.sequences().take_while(|s| before(*s, ack.next)) {
+                let entry = self.flight.entry(sequence);
+                if usize::from(entry.path) != path || entry.fate == Fate::Acknowledged {
+                    continue;
+                }
+                speaks = true;
+                if entry.tries == 1 {
+                    let again = frame.replace(entry.packet) == Some(entry.packet);
+                    bytes = usize::from(entry.bytes) + if again { bytes } else { 0 };
+                    late = late.max(bytes);
+                }
             }
-            let again = frame.replace(entry.packet) == Some(entry.packet);
-            bytes = usize::from(entry.bytes) + if again { bytes } else { 0 };
-            (late, large) = (true, large || bytes > SAFE_FRAME);
+            if speaks && entry.backoff > 0 {
+                self.paths[path].heard_again(now, late, self.peer_limits.frame);
+            }
         }
-        self.paths[path].heard_again(now, late, large);
     }
 
     /// Marks one record as received. The bit of the path that it was under way on, if that is

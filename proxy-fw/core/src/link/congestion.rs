@@ -50,8 +50,8 @@ pub(super) struct Congestion {
     step: u32,
     /// What it never shrinks below as long as anything comes back.
     floor: u32,
-    /// What it was before the timeouts of late; 0 where there were none.
-    before: u32,
+    /// Nothing came back since a timeout.
+    silent: bool,
     /// Losses of frames sent before this are of an event that was answered already.
     recovery_start: Instant,
     /// As that, of round trips that are too long. To answer those may be to do next to nothing: a loss
@@ -70,7 +70,7 @@ impl Congestion {
             grown: 0,
             step: STEP,
             floor: 0,
-            before: 0,
+            silent: false,
             recovery_start: Instant::ZERO,
             delay_start: Instant::ZERO,
         };
@@ -163,11 +163,10 @@ impl Congestion {
         self.threshold = self.window;
     }
 
-    /// Nothing came back for a whole timeout, which is the `first` since something did. Those that follow
-    /// say nothing new of what there is room for (RFC 5681, section 3.1).
-    pub(super) fn timed_out(&mut self, now: Instant, first: bool) {
-        if first || self.before == 0 {
-            self.before = self.window;
+    /// Nothing came back for a whole timeout. The next ones say nothing new of what there is room for
+    /// (RFC 5681, section 3.1).
+    pub(super) fn timed_out(&mut self, now: Instant) {
+        if !core::mem::replace(&mut self.silent, true) {
             self.congested(now, now);
         }
         self.window = self.least(MIN_FRAMES);
@@ -175,18 +174,9 @@ impl Congestion {
         self.step = self.step.min(self.window / MOST as u32);
     }
 
-    /// Something comes back after timeouts, which answered all that was under way by then. What left
-    /// before them and was only `late`, such as where the peer stood still, was no sign of anything: the
-    /// window is what it was (RFC 4015, section 3.2). What was lost all the same counts.
-    pub(super) fn heard_again(&mut self, now: Instant, late: bool) {
-        self.delay_start = now;
-        let before = core::mem::take(&mut self.before);
-        if late {
-            for of in [&mut self.window, &mut self.threshold, &mut self.room] {
-                *of = before.max(*of);
-            }
-            self.recovery_start = Instant::ZERO;
-        }
+    /// Something comes back after timeouts. All that left until now had its answer by them.
+    pub(super) fn heard_again(&mut self, now: Instant) {
+        (self.silent, self.delay_start) = (false, now);
     }
 }
 
@@ -214,7 +204,7 @@ mod tests {
         assert!(!window.allows(10_500) && window.allows(10_499));
         window.congested(now, sent);
         assert!(window.allows(10_499), "same event");
-        window.timed_out(Instant::from_nanos(20), true);
+        window.timed_out(Instant::from_nanos(20));
         assert!(!window.allows(2000) && window.allows(1999));
         window.acknowledged(5000, 2000, true);
         assert!(!window.allows(2000), "no growth while delayed");
@@ -260,7 +250,7 @@ mod tests {
         window.share(1, 200_000);
         assert_eq!((window.window(), window.frame()), (200_000, 9000));
         window.share(1, 0);
-        window.timed_out(at(90), true);
+        window.timed_out(at(90));
         assert_eq!((window.window(), window.frame()), (3000, 8750));
         (0..10).for_each(|_| window.share(1, 0));
         assert_eq!((window.window(), window.frame()), (3000, 9000), "nothing was lost since");
@@ -268,28 +258,21 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_in_a_row_are_one_event_and_none_if_all_was_only_late() {
+    fn timeouts_in_a_row_are_one_event() {
         let at = |n: u64| Instant::from_nanos(n * 1000);
-        let timeouts = || {
-            let mut window = Congestion::new(9000);
-            window.share(1, 100_000);
-            window.share(1, 0);
-            (1..4).for_each(|n| window.timed_out(at(n), n == 1));
-            assert_eq!((window.window(), window.threshold, window.room), (3000, 70_000, 70_000));
-            window
-        };
-        let mut window = timeouts();
-        window.heard_again(at(4), false);
-        assert_eq!((window.window(), window.threshold), (3000, 70_000));
-        window.delayed(at(4), at(3), 9000, 1000);
-        assert_eq!(window.threshold, 70_000, "it left before something was heard");
-        window.heard_again(at(4), true);
-        assert_eq!(window.window(), 3000, "there was no timeout since");
-        let mut window = timeouts();
-        window.heard_again(at(4), true);
-        assert_eq!((window.window(), window.threshold, window.frame()), (100_000, 100_000, 6250));
-        window.congested(at(5), at(0));
-        assert_eq!(window.window(), 70_000, "what was lost counts");
+        let mut window = Congestion::new(9000);
+        window.share(1, 100_000);
+        window.share(1, 0);
+        (1..4).for_each(|n| window.timed_out(at(n)));
+        assert_eq!((window.window(), window.threshold, window.room), (3000, 70_000, 70_000));
+        window.heard_again(at(5));
+        window.delayed(at(5), at(4), 9000, 1000);
+        assert_eq!(window.threshold, 70_000, "it left before something came back");
+        grows(&mut window, 5);
+        assert!(window.window() > 70_000, "{}", window.window());
+        let before = window.window;
+        window.timed_out(at(6));
+        assert_eq!(window.threshold, before * 7 / 10, "another event");
     }
 
     #[test]
@@ -301,7 +284,7 @@ mod tests {
         assert_eq!(window.window(), 40_000);
         window.delayed(at(100), at(99), 900_000, 1000);
         assert_eq!(window.window(), 40_000);
-        window.timed_out(at(200), true);
+        window.timed_out(at(200));
         assert_eq!(window.window(), 3000, "nothing comes back");
         window.share(1, 0);
         grows(&mut window, 1);

@@ -94,8 +94,6 @@ pub(super) struct Path {
     /// Retransmission timer, and timeouts in a row.
     pub(super) timeout_at: Timer,
     pub(super) backoff: u8,
-    /// The packet that was next when the first of them ran out.
-    pub(super) timed_out: u32,
     /// Up to which sequence the last acknowledgement that spoke of it tells what arrived.
     pub(super) judged: u32,
     /// When what later frames have overtaken has had its time, where there is such a timer.
@@ -110,7 +108,7 @@ pub(super) struct Path {
     pub(super) probe: Option<usize>,
     /// Largest frame that is sent on it, in bytes.
     pub(super) frame: usize,
-    /// What that was when only small ones seemed to pass.
+    /// What that was before the timeouts of late; 0 if they did not change it.
     pub(super) shrunk_from: u16,
     /// When it is tried whether larger frames pass again, and how that stands.
     pub(super) raise_at: Timer,
@@ -170,7 +168,6 @@ impl Path {
             round_at: Instant::ZERO,
             timeout_at: Timer::STOPPED,
             backoff: 0,
-            timed_out: 0,
             judged: 0,
             loss_at: [Timer::STOPPED; _],
             doubt_at: Timer::STOPPED,
@@ -241,7 +238,7 @@ impl Path {
     /// at once: something is `missing` and this path may have lost it, or came `again`.
     pub(super) fn want_ack(&mut self, now: Instant, delay: Duration, missing: bool, again: bool) {
         self.gap &= missing;
-        self.unacknowledged += 1;
+        self.unacknowledged = self.unacknowledged.saturating_add(1);
         self.ack_now |= self.gap || again || self.unacknowledged >= ACK_EVERY;
         self.ack_at.start_if_stopped(now + delay);
     }
@@ -291,14 +288,23 @@ impl Path {
         self.largest_acked.is_none_or(|largest| before(largest, packet))
     }
 
-    /// Something comes back after timeouts; `late`: of what left before them, of `large` frames, too.
-    pub(super) fn heard_again(&mut self, now: Instant, late: bool, large: bool) {
-        self.congestion.heard_again(now, late);
-        let shrunk = core::mem::take(&mut self.backoff) >= BLACK_HOLE && self.raise_at.runs();
-        if shrunk && large {
-            self.passes(self.shrunk_from.into());
-        } else if shrunk {
-            // Nothing came back, of whatever size: that large ones do not pass was a guess.
+    /// Something comes back after timeouts: also of what left before them, `late` bytes in a frame or 0.
+    /// Frames of up to `largest` bytes may pass.
+    pub(super) fn heard_again(&mut self, now: Instant, late: usize, largest: usize) {
+        self.backoff = 0;
+        self.congestion.heard_again(now);
+        let from = usize::from(core::mem::take(&mut self.shrunk_from));
+        if from == 0 || late == 0 {
+            return;
+        }
+        // The peer only stood still: that large frames do not pass was a guess.
+        if late * 2 > from {
+            let at = self.raise_at;
+            self.passes(from);
+            if from < largest {
+                self.raise_at = at;
+            }
+        } else {
             self.raise_at.start(now);
         }
     }

@@ -36,7 +36,7 @@ impl Link {
             let pause = nanos(self.config.min_rto);
             let entry = &mut self.paths[path];
             entry.stop_waiting();
-            entry.backoff = 0;
+            entry.heard_again(now, 0, 0);
             // It is not lost: if there is such a path again, it is a new one.
             entry.health =
                 Health::Suspect { since: entry.next_packet, pause, tries: 0, lost: false };
@@ -208,7 +208,6 @@ impl Link {
     /// News of a path: the peer received `packet`.
     pub(super) fn path_heard(&mut self, now: Instant, path: usize, packet: u32) {
         let entry = &mut self.paths[path];
-        entry.backoff = 0;
         entry.arrived(packet, self.peer_limits.frame);
         match entry.health {
             // What was sent earlier says nothing, nor is anything said of a path that is no more.
@@ -271,13 +270,13 @@ impl Link {
         self.counters.timeouts += 1;
         let entry = &mut self.paths[path];
         entry.backoff = entry.backoff.saturating_add(1);
-        let (backoff, first) = (entry.backoff, entry.backoff == 1);
-        if first {
-            entry.timed_out = entry.next_packet;
+        let backoff = entry.backoff;
+        if backoff == 1 {
+            entry.shrunk_from = 0;
         }
         // That a frame is too large is no sign of congestion.
         if !self.oldest_is_try(path) {
-            self.paths[path].congestion.timed_out(now, first);
+            self.paths[path].congestion.timed_out(now);
         }
         if backoff >= BLACK_HOLE {
             self.shrink_frames(now, path);

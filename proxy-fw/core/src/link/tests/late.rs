@@ -1,7 +1,8 @@
-//! What comes back after timeouts tells whether something was lost, or only late.
+//! What comes back after timeouts tells whether something was lost, or a peer stood still.
 
 use super::pair::*;
 use crate::limits::{LINK_RAISE, MAX_FRAME, SAFE_FRAME};
+use crate::link::LinkConfig;
 use core::time::Duration;
 use std::vec::Vec;
 use tlp_codec::ids::BindingKey;
@@ -21,27 +22,25 @@ fn path(pair: &Pair) -> (u64, usize) {
 /// So much time in which end 0 has something to send.
 fn busy(pair: &mut Pair, key: BindingKey, millis: u32) {
     for _ in 0..millis {
-        (0..40).for_each(|_| drop(pair.send(0, key, Posted, false, 540)));
+        while pair.send(0, key, Posted, false, 540) {}
         pair.drain_for(MS).unwrap();
     }
 }
 
-/// A link that sent something large and heard nothing for two timeouts: its window until then, what it
-/// sent before them, and what by them.
-fn silent() -> (Pair, BindingKey, u64, [Vec<Vec<u8>>; 2]) {
+/// A link that sent a frame of each so many TLPs and heard nothing for two timeouts: its window until then,
+/// what it sent before them, and what by them.
+fn silent<const N: usize>(counts: [usize; N]) -> (Pair, BindingKey, u64, [Vec<Vec<u8>>; 2]) {
     let (mut pair, key) = Pair::bound();
     busy(&mut pair, key, 50);
     pair.drain_for(20 * MS).unwrap();
     let (before, frame) = path(&pair);
     assert_eq!(frame, MAX_FRAME);
-    // Two large frames and one that is small.
     let mut sent = Vec::new();
-    for count in [4, 4, 1] {
+    for count in counts {
         assert!((0..count).all(|_| pair.send(0, key, Posted, false, 540)));
         sent.append(&mut pair.frames_from(0));
     }
-    let are_small: Vec<_> = sent.iter().map(|frame| frame.len() < SAFE_FRAME).collect();
-    assert_eq!(are_small, [false, false, true]);
+    assert_eq!(sent.len(), N);
     let mut again = Vec::new();
     for time in TIMEOUTS {
         pair.now = pair.now + time;
@@ -65,36 +64,91 @@ fn arrive(pair: &mut Pair, frames: &[Vec<u8>]) {
     }
 }
 
+/// The window is soon what it is after one loss.
+fn recovers(pair: &mut Pair, key: BindingKey, before: u64) {
+    pair.drain_for(20 * MS).unwrap();
+    busy(pair, key, 10);
+    assert!(path(pair).0 > before * 6 / 10, "{:?}, {before} before", path(pair));
+}
+
 #[test]
-fn a_peer_that_stood_still_changes_nothing() {
+fn a_peer_that_stood_still_carries_large_frames_at_once() {
     // It answers when it has what came first, or when it has all.
     for all in [false, true] {
-        let (mut pair, _, before, [sent, again]) = silent();
+        let (mut pair, key, before, [sent, again]) = silent([9, 9, 1]);
         arrive(&mut pair, &if all { [sent, again].concat() } else { sent });
-        let after = path(&pair);
-        assert!(after.0 >= before && after.1 == MAX_FRAME, "{all}: {after:?}, {before} before");
+        assert_eq!(path(&pair).1, MAX_FRAME, "{all}");
+        recovers(&mut pair, key, before);
     }
 }
 
 #[test]
-fn what_was_lost_with_all_behind_it_is_one_event() {
-    let (mut pair, key, _, [_, again]) = silent();
+fn frames_that_were_lost_are_small_for_some_time_and_one_event() {
+    let (mut pair, key, before, [_, again]) = silent([9, 9, 1]);
     arrive(&mut pair, &again);
-    let (window, frame) = path(&pair);
-    assert!(window < 6000, "it begins anew: {window}");
-    assert_eq!(frame, SAFE_FRAME);
-    // Whether large frames pass is tried soon, and they do.
-    pair.drain_for(20 * MS).unwrap();
-    busy(&mut pair, key, 20);
-    assert!(20 * MS < LINK_RAISE / 10);
-    assert!(path(&pair).1 + SAFE_FRAME > MAX_FRAME, "{:?}", path(&pair));
+    recovers(&mut pair, key, before);
+    assert_eq!(path(&pair).1, SAFE_FRAME);
+    pair.drain_for(LINK_RAISE).unwrap();
+    busy(&mut pair, key, 10);
+    assert!(path(&pair).1 > SAFE_FRAME);
 }
 
 #[test]
-fn small_frames_that_were_late_say_nothing_of_large_ones() {
-    let (mut pair, _, _, [sent, _]) = silent();
-    // Of what left before the timeouts only the last comes, which is small.
-    arrive(&mut pair, &sent[2..]);
-    let (window, frame) = path(&pair);
-    assert!(window > 6000 && frame == SAFE_FRAME, "{window}, {frame}");
+fn small_frames_that_were_late_have_large_ones_tried() {
+    let (mut pair, key, before, [sent, again]) = silent([9, 1, 1]);
+    arrive(&mut pair, &[&again, &sent[1..]].concat());
+    assert_eq!(path(&pair).1, SAFE_FRAME, "nothing large was late");
+    recovers(&mut pair, key, before);
+    assert!(path(&pair).1 > SAFE_FRAME);
+}
+
+/// A frame is what passed before the timeouts, no more, and larger ones are tried as before.
+#[test]
+fn a_path_that_carries_no_large_frames_carries_none_after_a_standstill() {
+    let (mut pair, key) = Pair::bound();
+    busy(&mut pair, key, 50);
+    pair.drain_for(20 * MS).unwrap();
+    let entry = &mut pair.ends[0].paths[0];
+    entry.frame = 1500;
+    entry.raise_at.start(pair.now + LINK_RAISE);
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        assert!((0..2).all(|_| pair.send(0, key, Posted, false, 540)));
+        sent.append(&mut pair.frames_from(0));
+    }
+    for time in TIMEOUTS {
+        pair.now = pair.now + time;
+        pair.ends[0].handle_timeout(pair.now);
+        sent.append(&mut pair.frames_from(0));
+    }
+    assert_eq!(path(&pair).1, SAFE_FRAME);
+    arrive(&mut pair, &sent);
+    assert_eq!(path(&pair).1, 1500);
+    assert!(pair.ends[0].paths[0].raise_at.runs());
+}
+
+/// Of two paths both time out, and what comes back speaks of one packet on one of them.
+#[test]
+fn each_path_is_heard_by_its_records() {
+    let (mut pair, key) = Pair::bound_with(LinkConfig { paths: 2, ..LinkConfig::default() });
+    busy(&mut pair, key, 50);
+    pair.drain_for(20 * MS).unwrap();
+    let mut sent = Vec::new();
+    for _ in 0..8 {
+        assert!(pair.send(0, key, Posted, false, 540));
+        sent.append(&mut pair.frames_from(0));
+    }
+    for time in TIMEOUTS {
+        pair.now = pair.now + time;
+        pair.ends[0].handle_timeout(pair.now);
+        sent.append(&mut pair.frames_from(0));
+    }
+    let backoffs = |pair: &Pair| [0, 1].map(|path| pair.ends[0].paths[path].backoff);
+    assert!(backoffs(&pair).iter().all(|backoff| *backoff > 0), "{:?}", backoffs(&pair));
+    for frame in &sent {
+        pair.hand_over(1, frame).unwrap();
+    }
+    let answer = pair.one_frame(1).expect("an acknowledgement");
+    pair.hand_over(0, &answer).unwrap();
+    assert_eq!(backoffs(&pair), [0, 0]);
 }
