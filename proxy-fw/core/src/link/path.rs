@@ -294,17 +294,19 @@ impl Path {
         self.backoff = 0;
         self.congestion.heard_again(now);
         let from = usize::from(core::mem::take(&mut self.shrunk_from));
-        if from == 0 || late == 0 {
+        if from == 0 {
             return;
         }
-        // The peer only stood still: that large frames do not pass was a guess.
         if late * 2 > from {
+            // The peer only stood still.
             let at = self.raise_at;
             self.passes(from);
             if from < largest {
                 self.raise_at = at;
             }
         } else {
+            // Nothing came back, of whatever size: that large frames do not pass was a guess.
+            self.raise = Raise::Idle;
             self.raise_at.start(now);
         }
     }

@@ -328,7 +328,8 @@ impl Link {
                 entry.raise_at.start(now + LINK_RAISE);
                 // Behind a probe comes more if there is a load: another packet is named then. So it
                 // is records that try, unless there are too few for such a frame.
-                if entry.in_flight > 0 && entry.raise != Raise::Wanted {
+                let has_load = entry.in_flight > 0 || self.out.has_work(self.reach[path]);
+                if has_load && entry.raise != Raise::Wanted {
                     entry.raise = Raise::Wanted;
                 } else {
                     // One that asks for a sign of life and has not left yet goes first, ...
