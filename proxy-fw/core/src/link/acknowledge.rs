@@ -87,6 +87,9 @@ impl Link {
     fn heard_again(&mut self, now: Instant, ack: &Ack) {
         for path in 0..self.path_count {
             let entry = &self.paths[path];
+            if entry.backoff == 0 {
+                continue;
+            }
             let mut speaks = path == usize::from(ack.path.get()) && entry.is_news(ack.packet);
             let (mut frame, mut bytes, mut late) = (None, 0, 0);
             for sequence in self.flight.sequences().take_while(|s| before(*s, ack.next)) {
@@ -101,7 +104,7 @@ impl Link {
                     late = late.max(bytes);
                 }
             }
-            if speaks && entry.backoff > 0 {
+            if speaks {
                 self.paths[path].heard_again(now, late, self.peer_limits.frame);
             }
         }

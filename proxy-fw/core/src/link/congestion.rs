@@ -176,7 +176,10 @@ impl Congestion {
 
     /// Something comes back after timeouts. All that left until now had its answer by them.
     pub(super) fn heard_again(&mut self, now: Instant) {
-        (self.silent, self.delay_start) = (false, now);
+        self.delay_start = now;
+        if core::mem::take(&mut self.silent) {
+            self.recovery_start = now;
+        }
     }
 }
 
@@ -267,6 +270,7 @@ mod tests {
         assert_eq!((window.window(), window.threshold, window.room), (3000, 70_000, 70_000));
         window.heard_again(at(5));
         window.delayed(at(5), at(4), 9000, 1000);
+        window.congested(at(5), at(4));
         assert_eq!(window.threshold, 70_000, "it left before something came back");
         grows(&mut window, 5);
         assert!(window.window() > 70_000, "{}", window.window());

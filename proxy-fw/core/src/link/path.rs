@@ -304,7 +304,7 @@ impl Path {
             if from < largest {
                 self.raise_at = at;
             }
-        } else {
+        } else if self.frame < largest {
             // Nothing came back, of whatever size: that large frames do not pass was a guess.
             self.raise = Raise::Idle;
             self.raise_at.start(now);

@@ -279,7 +279,7 @@ impl Link {
             self.paths[path].congestion.timed_out(now);
         }
         if backoff >= BLACK_HOLE {
-            self.shrink_frames(now, path);
+            self.shrink_frames(now, path, true);
         }
         if self.good() & !(1 << path) != 0 {
             self.lose_path(path);
@@ -292,11 +292,11 @@ impl Link {
         self.restart_timeout(now, path);
     }
 
-    /// Large frames may be what the path does not carry any more.
-    pub(super) fn shrink_frames(&mut self, now: Instant, path: usize) {
+    /// Large frames may be what the path does not carry any more; a mere `guess` where nothing came back.
+    pub(super) fn shrink_frames(&mut self, now: Instant, path: usize, guess: bool) {
         let entry = &mut self.paths[path];
         if entry.frame > SAFE_FRAME {
-            entry.shrunk_from = entry.frame as u16;
+            entry.shrunk_from = if guess { entry.frame as u16 } else { 0 };
             entry.frame = SAFE_FRAME;
             entry.raise_at.start(now + LINK_RAISE);
             self.counters.frames_shrunk += 1;
@@ -366,7 +366,7 @@ impl Link {
                 entry.probe_at.start(now.after_nanos(*pause));
                 *pause = pause.saturating_mul(2).min(nanos(self.config.max_open_retry));
                 if *tries > BLACK_HOLE {
-                    self.shrink_frames(now, path);
+                    self.shrink_frames(now, path, true);
                 }
             }
         }

@@ -74,7 +74,7 @@ impl Link {
         // do not tell as long as small frames come through.
         let again = resend.map(|sequence| *self.flight.entry(sequence));
         if let Some(lost) = again.filter(|entry| entry.tries >= STUBBORN) {
-            self.shrink_frames(now, lost.path.into());
+            self.shrink_frames(now, lost.path.into(), false);
         }
         let Path { frame, raise, .. } = self.paths[path];
         let small = self.paths[path].congestion.frame();
