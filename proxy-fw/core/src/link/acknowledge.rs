@@ -33,8 +33,10 @@ impl Link {
         }
         let known = ack.delay_us < u16::MAX;
         let delay = known.then(|| Duration::from_micros(ack.delay_us.into()));
-        if self.paths().iter().any(|path| path.backoff > 0) {
-            self.heard_again(now, ack);
+        for path in 0..self.path_count {
+            if self.paths[path].backoff > 0 {
+                self.heard_again(now, path, ack);
+            }
         }
         let news = self.paths[path].acknowledged(ack.packet, delay, now, self.config.initial_rtt);
         self.paths[path].echo(ack.ce, now);
@@ -81,32 +83,27 @@ impl Link {
         Ok(())
     }
 
-    /// What comes back after timeouts: of each path whether the peer speaks of it at all, and how large a
+    /// What comes back after timeouts of a path: whether the peer speaks of that at all, and how large a
     /// frame was of those that were sent once, and only late (as RFC 5682, section 2.1, tells it).
     #[inline(never)] // there are few timeouts: short code counts
-    fn heard_again(&mut self, now: Instant, ack: &Ack) {
-        for path in 0..self.path_count {
-            let entry = &self.paths[path];
-            if entry.backoff == 0 {
+    fn heard_again(&mut self, now: Instant, path: usize, ack: &Ack) {
+        let named = path == usize::from(ack.path.get());
+        let mut speaks = named && self.paths[path].is_news(ack.packet);
+        let (mut frame, mut bytes, mut late) = (None, 0, 0);
+        for sequence in self.flight.sequences().take_while(|s| before(*s, ack.next)) {
+            let entry = self.flight.entry(sequence);
+            if usize::from(entry.path) != path || entry.fate == Fate::Acknowledged {
                 continue;
             }
-            let mut speaks = path == usize::from(ack.path.get()) && entry.is_news(ack.packet);
-            let (mut frame, mut bytes, mut late) = (None, 0, 0);
-            for sequence in self.flight.sequences().take_while(|s| before(*s, ack.next)) {
-                let entry = self.flight.entry(sequence);
-                if usize::from(entry.path) != path || entry.fate == Fate::Acknowledged {
-                    continue;
-                }
-                speaks = true;
-                if entry.tries == 1 {
-                    let again = frame.replace(entry.packet) == Some(entry.packet);
-                    bytes = usize::from(entry.bytes) + if again { bytes } else { 0 };
-                    late = late.max(bytes);
-                }
+            speaks = true;
+            if entry.tries == 1 {
+                let again = frame.replace(entry.packet) == Some(entry.packet);
+                bytes = usize::from(entry.bytes) + if again { bytes } else { 0 };
+                late = late.max(bytes);
             }
-            if speaks {
-                self.paths[path].heard_again(now, late, self.peer_limits.frame);
-            }
+        }
+        if speaks {
+            self.paths[path].heard_again(now, late, self.peer_limits.frame);
         }
     }
 

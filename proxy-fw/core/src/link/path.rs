@@ -14,11 +14,6 @@ use core::time::Duration;
 /// with a record each. With fewer there would be no sample just when queues are longest.
 const REMEMBERED: usize = LINK_WINDOW;
 
-/// Probes, or retransmission timeouts, in a row after which only frames of
-/// [`SAFE_FRAME`](crate::limits::SAFE_FRAME) bytes are tried (RFC 8899, section 4.3, has three for what it
-/// calls a black hole).
-pub(super) const BLACK_HOLE: u8 = 2;
-
 /// A packet's number, and the low half of its time of departure in units of 4 ns: it is known for
 /// longer than anything is under way.
 type Departure = (u32, u32);
@@ -108,7 +103,7 @@ pub(super) struct Path {
     pub(super) probe: Option<usize>,
     /// Largest frame that is sent on it, in bytes.
     pub(super) frame: usize,
-    /// What that was before the timeouts of late; 0 if they did not change it.
+    /// What that was before timeouts or probes in vain made it small, of late and by a guess; else 0.
     pub(super) shrunk_from: u16,
     /// When it is tried whether larger frames pass again, and how that stands.
     pub(super) raise_at: Timer,
@@ -201,19 +196,21 @@ impl Path {
     pub(super) fn arrived(&mut self, packet: u32, largest: usize) {
         let Raise::Tried { packet: tried, length } = self.raise else { return };
         if tried == packet {
-            let at = self.raise_at;
-            self.passes(length);
+            self.passes(length, largest);
             if length < largest {
-                (self.raise, self.raise_at) = (Raise::Wanted, at);
+                self.raise = Raise::Wanted;
             }
         }
     }
 
-    /// Frames up to this size pass, as far as is known: no larger ones have to be tried.
-    pub(super) fn passes(&mut self, largest: usize) {
-        self.frame = largest;
+    /// Frames up to this size pass, as far as is known: larger ones are tried in their time, up to the
+    /// `largest`.
+    pub(super) fn passes(&mut self, frame: usize, largest: usize) {
+        self.frame = frame;
         self.raise = Raise::Idle;
-        self.raise_at.stop();
+        if frame >= largest {
+            self.raise_at.stop();
+        }
     }
 
     /// Numbers a frame that leaves now.
@@ -299,11 +296,7 @@ impl Path {
         }
         if late * 2 > from {
             // The peer only stood still.
-            let at = self.raise_at;
-            self.passes(from);
-            if from < largest {
-                self.raise_at = at;
-            }
+            self.passes(from, largest);
         } else if self.frame < largest {
             // Nothing came back, of whatever size: that large frames do not pass was a guess.
             self.raise = Raise::Idle;

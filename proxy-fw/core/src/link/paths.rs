@@ -9,7 +9,7 @@
 //! preferred until it answers.
 
 use super::faults::Fault;
-use super::path::{BLACK_HOLE, Health, Path, Raise};
+use super::path::{Health, Path, Raise};
 use super::rtt::nanos;
 use super::sequence::before;
 use super::types::{LinkState, Transmit};
@@ -19,6 +19,10 @@ use crate::limits::{LINK_RAISE, MAX_PATHS, SAFE_FRAME};
 use crate::time::{Earliest, Instant};
 use tlp_codec::fabric::{FrameKind, FrameWriter, Header};
 use tlp_codec::ids::PathId;
+
+/// Probes, or retransmission timeouts, in a row after which only frames of [`SAFE_FRAME`] bytes
+/// are tried (RFC 8899, section 4.3, has three for what it calls a black hole).
+const BLACK_HOLE: u8 = 2;
 
 impl Link {
     /// The paths between the two nodes.
@@ -36,6 +40,7 @@ impl Link {
             let pause = nanos(self.config.min_rto);
             let entry = &mut self.paths[path];
             entry.stop_waiting();
+            // Its timeouts are over with it, and nothing of any size passes.
             entry.heard_again(now, 0, 0);
             // It is not lost: if there is such a path again, it is a new one.
             entry.health =
@@ -53,7 +58,7 @@ impl Link {
                 self.paths[0].probe_at.start(now);
             }
             for path in before..count {
-                self.paths[path].passes(self.peer_limits.frame);
+                self.paths[path].passes(self.peer_limits.frame, self.peer_limits.frame);
                 self.suspect(now, path, false);
                 self.paths_to_tell |= 1 << path;
             }
@@ -93,7 +98,7 @@ impl Link {
     /// The link is up: the path that the proof came by works, the others are tried at once.
     pub(super) fn begin_paths(&mut self, now: Instant, proven: usize) {
         for path in 0..self.path_count {
-            self.paths[path].passes(self.peer_limits.frame);
+            self.paths[path].passes(self.peer_limits.frame, self.peer_limits.frame);
             if path == proven {
                 self.paths[path].health = Health::Good { asked: false };
                 self.probe_later(now, path);

@@ -27,26 +27,44 @@ fn busy(pair: &mut Pair, key: BindingKey, millis: u32) {
     }
 }
 
-/// A link that sent a frame of each so many TLPs and heard nothing for two timeouts: its window until then,
-/// what it sent before them, and what by them.
-fn silent<const N: usize>(counts: [usize; N]) -> (Pair, BindingKey, u64, [Vec<Vec<u8>>; 2]) {
-    let (mut pair, key) = Pair::bound();
+/// A link with a window that has grown, and nothing under way.
+fn warm(config: LinkConfig) -> (Pair, BindingKey) {
+    let (mut pair, key) = Pair::bound_with(config);
     busy(&mut pair, key, 50);
     pair.drain_for(20 * MS).unwrap();
-    let (before, frame) = path(&pair);
-    assert_eq!(frame, MAX_FRAME);
+    (pair, key)
+}
+
+/// Frames of end 0 with so many TLPs each, off the network.
+fn frames(pair: &mut Pair, key: BindingKey, counts: &[usize]) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     for count in counts {
-        assert!((0..count).all(|_| pair.send(0, key, Posted, false, 540)));
+        assert!((0..*count).all(|_| pair.send(0, key, Posted, false, 540)));
         sent.append(&mut pair.frames_from(0));
     }
-    assert_eq!(sent.len(), N);
-    let mut again = Vec::new();
+    assert_eq!(sent.len(), counts.len());
+    sent
+}
+
+/// What end 0 sends while it hears nothing for two timeouts, off the network.
+fn time_out(pair: &mut Pair) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
     for time in TIMEOUTS {
         pair.now = pair.now + time;
         pair.ends[0].handle_timeout(pair.now);
-        again.append(&mut pair.frames_from(0));
+        sent.append(&mut pair.frames_from(0));
     }
+    sent
+}
+
+/// A link that sent a frame of each so many TLPs and heard nothing for two timeouts: its window until then,
+/// what it sent before them, and what by them.
+fn silent(counts: &[usize]) -> (Pair, BindingKey, u64, [Vec<Vec<u8>>; 2]) {
+    let (mut pair, key) = warm(LinkConfig::default());
+    let (before, frame) = path(&pair);
+    assert_eq!(frame, MAX_FRAME);
+    let sent = frames(&mut pair, key, counts);
+    let again = time_out(&mut pair);
     assert_eq!(pair.counter(0, "timeouts"), 2);
     assert_eq!(path(&pair), (3000, SAFE_FRAME));
     (pair, key, before, [sent, again])
@@ -75,7 +93,7 @@ fn recovers(pair: &mut Pair, key: BindingKey, before: u64) {
 fn a_peer_that_stood_still_carries_large_frames_at_once() {
     // It answers when it has what came first, or when it has all.
     for all in [false, true] {
-        let (mut pair, key, before, [sent, again]) = silent([9, 9, 1]);
+        let (mut pair, key, before, [sent, again]) = silent(&[9, 9, 1]);
         arrive(&mut pair, &if all { [sent, again].concat() } else { sent });
         assert_eq!(path(&pair).1, MAX_FRAME, "{all}");
         recovers(&mut pair, key, before);
@@ -86,7 +104,7 @@ fn a_peer_that_stood_still_carries_large_frames_at_once() {
 fn what_was_lost_is_one_event_and_large_frames_are_tried_soon() {
     // The large ones, or all.
     for first in [1, 3] {
-        let (mut pair, key, before, [sent, again]) = silent([9, 1, 1]);
+        let (mut pair, key, before, [sent, again]) = silent(&[9, 1, 1]);
         arrive(&mut pair, &[&again, &sent[first..]].concat());
         assert_eq!(path(&pair).1, SAFE_FRAME, "nothing large was late");
         recovers(&mut pair, key, before);
@@ -96,7 +114,7 @@ fn what_was_lost_is_one_event_and_large_frames_are_tried_soon() {
 
 #[test]
 fn what_carries_no_large_frames_any_more_has_one_tried_in_a_while() {
-    let (mut pair, key, _, [_, again]) = silent([9, 1, 1]);
+    let (mut pair, key, _, [_, again]) = silent(&[9, 1, 1]);
     pair.network.routes[0].mtu = 1500;
     arrive(&mut pair, &again[again.len() - 1..]);
     pair.drain_for(20 * MS).unwrap();
@@ -110,24 +128,14 @@ fn what_carries_no_large_frames_any_more_has_one_tried_in_a_while() {
 /// A frame is what passed before the timeouts, no more, and larger ones are tried as before.
 #[test]
 fn a_path_that_carries_no_large_frames_carries_none_after_a_standstill() {
-    let (mut pair, key) = Pair::bound();
-    busy(&mut pair, key, 50);
-    pair.drain_for(20 * MS).unwrap();
+    let (mut pair, key) = warm(LinkConfig::default());
     let entry = &mut pair.ends[0].paths[0];
     entry.frame = 1500;
     entry.raise_at.start(pair.now + LINK_RAISE);
-    let mut sent = Vec::new();
-    for _ in 0..2 {
-        assert!((0..2).all(|_| pair.send(0, key, Posted, false, 540)));
-        sent.append(&mut pair.frames_from(0));
-    }
-    for time in TIMEOUTS {
-        pair.now = pair.now + time;
-        pair.ends[0].handle_timeout(pair.now);
-        sent.append(&mut pair.frames_from(0));
-    }
+    let sent = frames(&mut pair, key, &[2, 2]);
+    let again = time_out(&mut pair);
     assert_eq!(path(&pair).1, SAFE_FRAME);
-    arrive(&mut pair, &sent);
+    arrive(&mut pair, &[sent, again].concat());
     assert_eq!(path(&pair).1, 1500);
     assert!(pair.ends[0].paths[0].raise_at.runs());
 }
@@ -135,23 +143,13 @@ fn a_path_that_carries_no_large_frames_carries_none_after_a_standstill() {
 /// Of two paths both time out, and what comes back speaks of one packet on one of them.
 #[test]
 fn each_path_is_heard_by_its_records() {
-    let (mut pair, key) = Pair::bound_with(LinkConfig { paths: 2, ..LinkConfig::default() });
-    busy(&mut pair, key, 50);
-    pair.drain_for(20 * MS).unwrap();
-    let mut sent = Vec::new();
-    for _ in 0..8 {
-        assert!(pair.send(0, key, Posted, false, 540));
-        sent.append(&mut pair.frames_from(0));
-    }
-    for time in TIMEOUTS {
-        pair.now = pair.now + time;
-        pair.ends[0].handle_timeout(pair.now);
-        sent.append(&mut pair.frames_from(0));
-    }
+    let (mut pair, key) = warm(LinkConfig { paths: 2, ..LinkConfig::default() });
+    let sent = frames(&mut pair, key, &[1; 8]);
+    let again = time_out(&mut pair);
     let backoffs = |pair: &Pair| [0, 1].map(|path| pair.ends[0].paths[path].backoff);
     assert!(backoffs(&pair).iter().all(|backoff| *backoff > 0), "{:?}", backoffs(&pair));
-    for frame in &sent {
-        pair.hand_over(1, frame).unwrap();
+    for frame in [sent, again].concat() {
+        pair.hand_over(1, &frame).unwrap();
     }
     let answer = pair.one_frame(1).expect("an acknowledgement");
     pair.hand_over(0, &answer).unwrap();
@@ -185,7 +183,7 @@ fn in_a_frame(standstill: Duration) -> u64 {
 }
 
 #[test]
-fn frames_are_as_full_as_without_standstills() {
+fn frames_stay_full_beside_standstills() {
     let without = in_a_frame(Duration::ZERO);
     let with = in_a_frame(LINK_MIN_RTO * 4);
     assert!(with * 3 >= without * 2, "{with} TLPs in a frame, {without} without");
