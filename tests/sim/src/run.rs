@@ -144,4 +144,6 @@ fn panicked(payload: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod shares;
 #[cfg(test)]
+mod standstills;
+#[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::config::{Access, Got, Want, id_of};
 use super::probe::owned_write;
-use super::slot::{HostControl2, Pending, Restore, RestoreStage, ToDevice, Work};
+use super::slot::{Function, HostControl2, Pending, Restore, RestoreStage, ToDevice, Wanted, Work};
 use super::{BoxRole, SlotSignal};
 use crate::answers::Answer;
 use crate::canaries::{Canary, planted};
@@ -50,7 +50,7 @@ impl BoxRole {
         // Nobody is left who would end it. What is left to see is whether the function is ready.
         if self.slots[slot].bound_functions() == 0 && self.release_perst(now, slot) {
             let entry = &mut self.slots[slot].functions[function];
-            (entry.release, entry.restore_wanted) = (Pending::Readiness, false);
+            (entry.release, entry.restore) = (Pending::Readiness, Wanted::No);
         }
         self.expire(now, slot);
     }
@@ -82,6 +82,10 @@ impl BoxRole {
             // The device is in reset until its host ends that.
             return self.say_all_releasing(slot);
         }
+        if self.next_hurried(now, slot) {
+            return;
+        }
+        let entry = &mut self.slots[slot];
         let due = |p: Pending| matches!(p, Pending::Turn | Pending::Readiness);
         let Some(function) = entry.functions.iter().position(|f| due(f.release)) else {
             return self.next_restore(now, slot);
@@ -129,42 +133,62 @@ impl BoxRole {
     pub(super) fn want_restore(&mut self, now: Instant, slot: usize, function: usize) {
         self.slots[slot].reset_over = now + self.config.reset_time;
         let entry = &mut self.slots[slot].functions[function];
-        (entry.restore_wanted, entry.asleep) = (true, false);
+        (entry.restore, entry.asleep) = (Wanted::AfterReset, false);
         entry.control_2 = HostControl2::default();
         self.next_release(now, slot);
     }
 
+    /// Sets again what is the proxy's in a function that its host uses. Whether there is one.
+    fn next_hurried(&mut self, now: Instant, slot: usize) -> bool {
+        let hurried = |f: &Function| f.restore == Wanted::AtOnce;
+        while let Some(function) = self.slots[slot].functions.iter().position(hurried) {
+            self.slots[slot].functions[function].restore = Wanted::No;
+            if self.write_timeout(now, slot, Restore { function, stage: RestoreStage::Hurried }) {
+                return true;
+            }
+        }
+        false
+    }
+
     fn next_restore(&mut self, now: Instant, slot: usize) {
         let entry = &mut self.slots[slot];
-        let Some(function) = entry.functions.iter().position(|f| f.restore_wanted) else { return };
-        entry.functions[function].restore_wanted = false;
+        let wanted = |f: &Function| f.restore == Wanted::AfterReset;
+        let Some(function) = entry.functions.iter().position(wanted) else { return };
+        entry.functions[function].restore = Wanted::No;
         entry.work = Work::Restore(Restore { function, stage: RestoreStage::Paused });
         let pause = entry.reset_over.saturating_since(now);
         entry.access.begin(now, Want::Pause(pause), now + pause + self.config.readiness_bound);
     }
 
     /// A host turns a function's bus mastering on: to the host its reset is over. What is the proxy's
-    /// is set at once, and not when the longest reset would be over; unless the host has written the
-    /// register, as most do, and what is the proxy's with it.
+    /// is set as soon as the proxy has done what it is at, and not when the longest reset would be over;
+    /// unless the host has written the register, as most do, and what is the proxy's with it.
     pub(super) fn hurry_restore(&mut self, now: Instant, slot: usize, function: usize) {
         let entry = &mut self.slots[slot];
-        let Work::Restore(Restore { function: next, stage: RestoreStage::Paused }) = entry.work
-        else {
-            return;
-        };
-        let reset = next == function || entry.functions[function].restore_wanted;
-        if !reset || entry.functions[function].control_2.is_whole() {
+        if entry.functions[function].control_2.is_whole() {
             return;
         }
-        entry.functions[next].restore_wanted = true;
-        entry.functions[function].restore_wanted = false;
-        self.write_timeout(now, slot, Restore { function, stage: RestoreStage::Hurried });
+        let waiting = match entry.work {
+            Work::Restore(Restore { function, stage: RestoreStage::Paused }) => Some(function),
+            _ => None,
+        };
+        if entry.functions[function].restore == Wanted::No && waiting != Some(function) {
+            return;
+        }
+        entry.functions[function].restore = Wanted::AtOnce;
+        // What only waits can wait again; else it is next.
+        let Some(waiting) = waiting else { return };
+        if waiting != function {
+            entry.functions[waiting].restore = Wanted::AfterReset;
+        }
+        entry.work = Work::Idle;
+        self.next_release(now, slot);
         self.continue_work(now, slot);
     }
 
     fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
         // It is being reset once more: what is said below is for the end of that.
-        if self.slots[slot].functions[restore.function].restore_wanted {
+        if self.slots[slot].functions[restore.function].restore != Wanted::No {
             return self.next_release(now, slot);
         }
         if restore.stage == RestoreStage::Paused {
@@ -174,14 +198,17 @@ impl BoxRole {
             let tags = &mut self.slots[slot].tags;
             tags.release_quarantine_where(|request| request.is_for(restore.function));
             let due = Restore { stage: RestoreStage::Due, ..restore };
-            return self.write_timeout(now, slot, due);
+            if !self.write_timeout(now, slot, due) {
+                self.next_release(now, slot);
+            }
+            return;
         }
         match (restore.stage, got) {
             // It answers again, and has forgotten what it was asked before.
             (RestoreStage::Hurried, Got::Written) => self.end_void(now, slot, restore.function),
             // The host was too early with it, and so was this.
             (RestoreStage::Hurried, _) => {
-                self.slots[slot].functions[restore.function].restore_wanted = true;
+                self.slots[slot].functions[restore.function].restore = Wanted::AfterReset;
             }
             _ => {}
         }
@@ -204,22 +231,24 @@ impl BoxRole {
         }
     }
 
-    fn write_timeout(&mut self, now: Instant, slot: usize, restore: Restore) {
+    /// Whether there is something to write, and it is being written.
+    fn write_timeout(&mut self, now: Instant, slot: usize, restore: Restore) -> bool {
         let entry = &mut self.slots[slot];
-        entry.work = Work::Idle;
         let function = &entry.functions[restore.function];
         let number = function.number.get() as u8;
         let timeout = self.config.completion_timeout;
-        match owned_write(&function.facts, timeout, number, function.control_2) {
-            Some(want) if matches!(function.state, SlotState::Free | SlotState::Bound) => {
-                entry.access.begin(now, want, now + self.config.readiness_bound);
-                if restore.stage == RestoreStage::Due {
-                    entry.access.after_reset();
-                }
-                entry.work = Work::Restore(restore);
-            }
-            _ => self.next_release(now, slot),
+        let want = owned_write(&function.facts, timeout, number, function.control_2);
+        let Some(want) =
+            want.filter(|_| matches!(function.state, SlotState::Free | SlotState::Bound))
+        else {
+            return false;
+        };
+        entry.access.begin(now, want, now + self.config.readiness_bound);
+        if restore.stage == RestoreStage::Due {
+            entry.access.after_reset();
         }
+        entry.work = Work::Restore(restore);
+        true
     }
 
     /// Gives the proxy's own request a tag and sends it, if one waits and there is room.
@@ -377,7 +406,7 @@ impl BoxRole {
             function.control_2 = HostControl2::default();
             function.asleep = false;
             match function.state {
-                SlotState::Free | SlotState::Bound => function.restore_wanted = true,
+                SlotState::Free | SlotState::Bound => function.restore = Wanted::AfterReset,
                 _ if function.release != Pending::Nothing => function.release = Pending::Readiness,
                 _ => {}
             }

@@ -80,6 +80,17 @@ pub(super) struct Restore {
     pub(super) stage: RestoreStage,
 }
 
+/// Whether that waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// It does not: nothing is to be set again, or that goes on.
+    No,
+    /// It is due when the longest reset is over.
+    AfterReset,
+    /// It is due at once: the host uses the function already.
+    AtOnce,
+}
+
 /// How far that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestoreStage {
@@ -107,8 +118,8 @@ pub(super) struct Function {
     /// The release that waits for its turn or goes on, and who wants to know.
     pub(super) release: Pending,
     pub(super) release_operation: Option<OperationId>,
-    /// Its host reset it, and what the proxy owns is to be set again.
-    pub(super) restore_wanted: bool,
+    /// It was reset, and what the proxy owns is to be set again.
+    pub(super) restore: Wanted,
     /// Its host put it into D3hot.
     pub(super) asleep: bool,
     /// What its host has written to its Device Control 2 since the last reset.
@@ -329,7 +340,7 @@ impl Slot {
             tags_in_use: [0; TAG_WORDS],
             release: Pending::Nothing,
             release_operation: None,
-            restore_wanted: false,
+            restore: Wanted::No,
             asleep: false,
             control_2: HostControl2::default(),
             erased: None,

@@ -310,6 +310,31 @@ fn functions_that_one_host_has_are_reset_together() {
     assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
 }
 
+/// Both are waked at once, and used before either of them answers what its proxy sets again.
+#[test]
+fn functions_that_their_host_uses_at_once_have_what_the_proxies_own() {
+    let mut world = two_functions(true);
+    for number in 0..2 {
+        world.config_write(function(number), 0x48, 0x8000);
+    }
+    assert_eq!(timeouts(&world), [0; 2]);
+    for number in 0..2 {
+        let tag = world.tag();
+        let tlp = emit(&Repr::new(Kind::ConfigWrite {
+            type1: true,
+            requester: Bdf::default(),
+            tag,
+            destination: function(number),
+            register: 0x04,
+            first_be: 0xf,
+            data: &[0b110, 0, 0, 0],
+        }));
+        world.host.handle_tlp(world.now, &tlp).unwrap();
+    }
+    world.run(Duration::from_millis(1));
+    assert_eq!(timeouts(&world), [0b1101; 2]);
+}
+
 /// With 10-bit tags the first one alone has more waiting than the root complex sees.
 #[test]
 fn a_function_that_asks_for_much_leaves_the_other_its_turn() {
