@@ -36,6 +36,17 @@ fn read() -> Vec<u8> {
     }))
 }
 
+fn write() -> Vec<u8> {
+    emit(&Repr::new(Kind::MemWrite {
+        requester: HOST_ID,
+        tag: Tag::new(0).unwrap(),
+        address: 4,
+        enables: ByteEnables::all(1),
+        hint: None,
+        data: &[0xbb; 4],
+    }))
+}
+
 /// What a proxy says for a read that ran out.
 fn made_up(tag: u16) -> Vec<u8> {
     made_up_for(HOST_ID, tag)
@@ -148,12 +159,7 @@ fn a_device_of_which_all_tags_hang_is_refused_at_once_and_no_other() {
 fn what_is_lost_after_a_device_hung_is_missed() {
     let mut world = world(Task::Registers, Some(Bad::Hangs), 2 * HANGS_MS);
     let (binding, now) = (bound(&world), world.now());
-    let enables = ByteEnables::all(1);
-    let (requester, tag, hint) = (HOST_ID, Tag::new(0).unwrap(), None);
-    let data = &[0xbb; 4];
-    let kind = Kind::MemWrite { requester, tag, address: 4, enables, hint, data };
-    let seen = Seen::of(&emit(&Repr::new(kind))).unwrap();
-    world.bindings.get(binding).sent_down(now, seen, 0, false);
+    world.bindings.get(binding).sent_down(now, Seen::of(&write()).unwrap(), 0, false);
     let said = world.run().unwrap_err();
     let ways = ["passed", "lost", "under way"];
     assert!(ways.iter().any(|way| said.what.contains(way)), "{said:?}");
@@ -177,6 +183,22 @@ fn a_devices_request_that_runs_out_needs_a_silence() {
     let made_up = made_up_for_device(&mut world);
     let said = world.at_device(0, 0, &made_up).unwrap_err();
     assert!(said.promise == 3 && said.what.contains("its host did not give"), "{said:?}");
+}
+
+/// Its host has sent a write and, behind it, an answer to another request that looks the same.
+#[test]
+fn what_a_proxy_says_by_itself_has_passed_nothing() {
+    let mut world = world(Task::DmaReads, None, 1);
+    let made_up = made_up_for_device(&mut world);
+    let (at, now) = (bound(&world), world.now());
+    let (write, alike) = (Seen::of(&write()).unwrap(), Seen::of(&made_up).unwrap());
+    let binding = world.bindings.get(at);
+    binding.unsettle();
+    binding.sent_down(now, write, 0, false);
+    binding.sent_down(now, alike, u64::MAX, false);
+    let said = world.at_device(0, 0, &made_up);
+    assert!(!said.is_err_and(|said| said.promise == 1));
+    assert!(world.bindings.get(at).down.knows(&write, None), "it may still come");
 }
 
 #[test]
