@@ -80,18 +80,7 @@ pub(super) struct Restore {
     pub(super) stage: RestoreStage,
 }
 
-/// Whether that waits for its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// It does not: nothing is to be set again, or that goes on.
-    No,
-    /// It is due when the longest reset is over.
-    AfterReset,
-    /// It is due at once: the host uses the function already.
-    AtOnce,
-}
-
-/// How far that is.
+/// How far a [`Restore`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestoreStage {
     /// The reset goes on.
@@ -100,6 +89,19 @@ pub(super) enum RestoreStage {
     Hurried,
     /// It is written when the longest reset is over.
     Due,
+}
+
+/// Whether what the proxy owns in a function is to be set again, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// It is there, or a [`Restore`] goes on.
+    No,
+    /// When the longest reset is over.
+    AfterReset,
+    /// At once: its host uses the function already.
+    AtOnce,
+    /// When its host uses the function, which was not ready in time.
+    WhenUsed,
 }
 
 /// One function of a slot's device.
@@ -118,7 +120,7 @@ pub(super) struct Function {
     /// The release that waits for its turn or goes on, and who wants to know.
     pub(super) release: Pending,
     pub(super) release_operation: Option<OperationId>,
-    /// It was reset, and what the proxy owns is to be set again.
+    /// What the proxy owns in it.
     pub(super) restore: Wanted,
     /// Its host put it into D3hot.
     pub(super) asleep: bool,

@@ -79,9 +79,9 @@ impl World {
         seen: Seen,
         tlp: &[u8],
     ) -> Verdict {
-        // It may look like what its host answers to it, or to another request, and came from nearer: so
-        // what the host sent before is not passed.
-        if is_made_up(tlp) && self.is_excused(place, (index, asked), seen, tlp) {
+        // What the box's proxy says by itself may look like an answer of the host that is under way. It
+        // has passed nothing that the host sent.
+        if is_by_box(tlp) && self.is_excused(place, (index, asked), seen, tlp) {
             let now = self.now();
             self.bindings.get(index).give_up(now, asked.request);
             return Ok(());
@@ -146,4 +146,11 @@ impl World {
             || self.peers_kept(&waits)
             || self.kept_by_stuck(index, &waits)
     }
+}
+
+/// Whether a completion is what a box's proxy itself says to a device: it calls itself 0, which no root
+/// complex and no port here does.
+fn is_by_box(tlp: &[u8]) -> bool {
+    let completer = Packet::new_checked(tlp).map(|packet| packet.completer().bits());
+    is_made_up(tlp) && completer == Ok(0)
 }

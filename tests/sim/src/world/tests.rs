@@ -185,20 +185,24 @@ fn a_devices_request_that_runs_out_needs_a_silence() {
     assert!(said.promise == 3 && said.what.contains("its host did not give"), "{said:?}");
 }
 
-/// Its host has sent a write and, behind it, an answer to another request that looks the same.
+/// A host has sent a write and, behind it, an answer to another request that looks the same.
 #[test]
 fn what_a_proxy_says_by_itself_has_passed_nothing() {
-    let mut world = world(Task::DmaReads, None, 1);
-    let made_up = made_up_for_device(&mut world);
-    let (at, now) = (bound(&world), world.now());
-    let (write, alike) = (Seen::of(&write()).unwrap(), Seen::of(&made_up).unwrap());
-    let binding = world.bindings.get(at);
-    binding.unsettle();
-    binding.sent_down(now, write, 0, false);
-    binding.sent_down(now, alike, u64::MAX, false);
-    let said = world.at_device(0, 0, &made_up);
-    assert!(!said.is_err_and(|said| said.promise == 1));
-    assert!(world.bindings.get(at).down.knows(&write, None), "it may still come");
+    for (completer, passed) in [(Bdf::from_bits(0), false), (HOST_ID, true)] {
+        let mut world = world(Task::DmaReads, None, 1);
+        let mut answer = made_up_for_device(&mut world);
+        Packet::new_checked(&mut answer[..]).unwrap().set_completer(completer);
+        let (at, now) = (bound(&world), world.now());
+        let (write, alike) = (Seen::of(&write()).unwrap(), Seen::of(&answer).unwrap());
+        let binding = world.bindings.get(at);
+        binding.unsettle();
+        binding.sent_down(now, write, 0, false);
+        binding.sent_down(now, alike, u64::MAX, false);
+        let said = world.at_device(0, 0, &answer);
+        let wrong = |said: &Violation| said.what.contains("its host did not give");
+        assert!(!said.as_ref().is_err_and(wrong), "{said:?}");
+        assert_eq!(world.bindings.get(at).down.knows(&write, None), !passed, "it may still come");
+    }
 }
 
 #[test]
