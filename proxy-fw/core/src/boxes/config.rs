@@ -128,11 +128,6 @@ impl Access {
         }
     }
 
-    /// Whether its request was to be asked again, and is not yet.
-    pub(super) fn is_put_off(&self) -> bool {
-        matches!(self.state, State::Again { .. })
-    }
-
     /// Whether a request waits for a tag and for room.
     pub(super) fn is_to_send(&self) -> bool {
         matches!(self.state, State::ToSend(_))

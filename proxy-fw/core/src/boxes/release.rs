@@ -74,12 +74,6 @@ impl BoxRole {
     }
 
     fn next_release(&mut self, now: Instant, slot: usize) {
-        self.next_release_or(now, slot, 0);
-    }
-
-    /// Begins what waits, if the slot has nothing else to do: releases first, so that no host puts them
-    /// off; of what functions own, that of one from the `first` function on.
-    fn next_release_or(&mut self, now: Instant, slot: usize, first: usize) {
         let entry = &mut self.slots[slot];
         if !matches!(entry.work, Work::Idle) {
             return;
@@ -90,10 +84,7 @@ impl BoxRole {
         }
         let due = |p: Pending| matches!(p, Pending::Turn | Pending::Readiness);
         let Some(function) = entry.functions.iter().position(|f| due(f.release)) else {
-            if !self.next_hurried(now, slot, first) {
-                self.next_restore(now, slot);
-            }
-            return;
+            return self.next_restore(now, slot);
         };
         let number = entry.functions[function].number.get() as u8;
         let (state, want) =
@@ -143,27 +134,17 @@ impl BoxRole {
         self.next_release(now, slot);
     }
 
-    /// Sets again what is the proxy's in a function that its host uses, from the `first` one on and then
-    /// from the beginning. Whether it is being written.
-    fn next_hurried(&mut self, now: Instant, slot: usize, first: usize) -> bool {
-        let count = self.slots[slot].functions.len();
-        for function in (first..count).chain(0..first.min(count)) {
-            let wanted = &mut self.slots[slot].functions[function].restore;
-            if *wanted == Wanted::AtOnce {
-                *wanted = Wanted::No;
-                let restore = Restore { function, stage: RestoreStage::Hurried };
-                if self.write_timeout(now, slot, restore) {
-                    return true;
-                }
+    fn next_restore(&mut self, now: Instant, slot: usize) {
+        let at_once = |f: &Function| f.restore == Wanted::AtOnce;
+        while let Some(function) = self.slots[slot].functions.iter().position(at_once) {
+            self.slots[slot].functions[function].restore = Wanted::No;
+            if self.write_timeout(now, slot, Restore { function, stage: RestoreStage::Hurried }) {
+                return;
             }
         }
-        false
-    }
-
-    fn next_restore(&mut self, now: Instant, slot: usize) {
         let entry = &mut self.slots[slot];
-        let wanted = |f: &Function| f.restore == Wanted::AfterReset;
-        let Some(function) = entry.functions.iter().position(wanted) else { return };
+        let after_reset = |f: &Function| f.restore == Wanted::AfterReset;
+        let Some(function) = entry.functions.iter().position(after_reset) else { return };
         entry.functions[function].restore = Wanted::No;
         entry.work = Work::Restore(Restore { function, stage: RestoreStage::Paused });
         let pause = entry.reset_over.saturating_since(now);
@@ -172,45 +153,33 @@ impl BoxRole {
 
     /// A host turns a function's bus mastering on: to the host its reset is over. What is the proxy's
     /// is set at once, and not when the longest reset would be over; unless the host has written the
-    /// register, as most do, and what is the proxy's with it. Where another function is being released, or
-    /// answers such a write just now, it comes behind that.
+    /// register, as most do, and what is the proxy's with it. While the proxy is at something else with
+    /// the device, it comes behind that.
     pub(super) fn hurry_restore(&mut self, now: Instant, slot: usize, function: usize) {
         let entry = &mut self.slots[slot];
-        if entry.functions[function].control_2.is_whole() {
-            return;
-        }
-        let put_off = entry.access.is_put_off();
-        let waiting = match entry.work {
-            Work::Restore(Restore { function, stage }) => {
-                (put_off || stage == RestoreStage::Paused).then_some(function)
-            }
+        let paused = match entry.work {
+            Work::Restore(Restore { function, stage: RestoreStage::Paused }) => Some(function),
             _ => None,
         };
-        if entry.functions[function].restore == Wanted::No && waiting != Some(function) {
+        let functions = &mut entry.functions;
+        let reset = paused == Some(function) || functions[function].restore != Wanted::No;
+        if !reset || functions[function].control_2.is_whole() {
             return;
         }
-        entry.functions[function].restore = Wanted::AtOnce;
-        // What only waits can wait again.
-        if let Some(waiting) = waiting {
-            if waiting != function {
-                entry.functions[waiting].restore = Wanted::AfterReset;
-            }
-            entry.work = Work::Idle;
+        functions[function].restore = Wanted::AtOnce;
+        let Some(paused) = paused else { return };
+        if paused != function {
+            functions[paused].restore = Wanted::AfterReset;
         }
-        if matches!(entry.work, Work::Idle) && !entry.perst {
-            if !self.next_hurried(now, slot, function) {
-                self.next_release(now, slot);
-            }
-            self.continue_work(now, slot);
-        }
+        entry.work = Work::Idle;
+        self.next_restore(now, slot);
+        self.continue_work(now, slot);
     }
 
     fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
-        // Others have their turn.
-        let next = restore.function + 1;
         // It is being reset once more: what is said below is for the end of that.
         if self.slots[slot].functions[restore.function].restore != Wanted::No {
-            return self.next_release_or(now, slot, next);
+            return self.next_release(now, slot);
         }
         if restore.stage == RestoreStage::Paused {
             // Its reset is over: what it was asked before never comes.
@@ -220,28 +189,26 @@ impl BoxRole {
             tags.release_quarantine_where(|request| request.is_for(restore.function));
             let due = Restore { stage: RestoreStage::Due, ..restore };
             if !self.write_timeout(now, slot, due) {
-                self.next_release_or(now, slot, next);
+                self.next_release(now, slot);
             }
             return;
         }
-        let written = got == Got::Written;
-        let state = self.slots[slot].functions[restore.function].state;
-        match restore.stage {
+        match (restore.stage, got) {
             // It answers again, and has forgotten what it was asked before.
-            RestoreStage::Hurried if written => self.end_void(now, slot, restore.function),
+            (RestoreStage::Hurried, Got::Written) => self.end_void(now, slot, restore.function),
             // The host was too early with it, and so was this.
-            RestoreStage::Hurried => {
+            (RestoreStage::Hurried, _) => {
                 self.slots[slot].functions[restore.function].restore = Wanted::AfterReset;
             }
-            _ if written => {}
-            // What nobody has is not lent so.
-            _ if state == SlotState::Free => {
-                self.set_state(slot, restore.function, SlotState::Quarantined);
-            }
-            // Its host finds it broken, too, or waits for longer than this.
-            _ => self.slots[slot].functions[restore.function].restore = Wanted::WhenUsed,
+            _ => {}
         }
-        self.next_release_or(now, slot, next);
+        // Done; or the device did not take it, and its host will find it broken, too. What nobody
+        // has is not lent so.
+        let state = self.slots[slot].functions[restore.function].state;
+        if got != Got::Written && state == SlotState::Free {
+            self.set_state(slot, restore.function, SlotState::Quarantined);
+        }
+        self.next_release(now, slot);
     }
 
     /// Ends what a function was asked before its reset, which is over: the tags are free again, and
@@ -260,10 +227,10 @@ impl BoxRole {
         let function = &entry.functions[restore.function];
         let number = function.number.get() as u8;
         let timeout = self.config.completion_timeout;
-        let want = owned_write(&function.facts, timeout, number, function.control_2);
-        let Some(want) =
-            want.filter(|_| matches!(function.state, SlotState::Free | SlotState::Bound))
-        else {
+        if !matches!(function.state, SlotState::Free | SlotState::Bound) {
+            return false;
+        }
+        let Some(want) = owned_write(&function.facts, timeout, number, function.control_2) else {
             return false;
         };
         entry.access.begin(now, want, now + self.config.readiness_bound);

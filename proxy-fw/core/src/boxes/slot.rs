@@ -91,17 +91,15 @@ pub(super) enum RestoreStage {
     Due,
 }
 
-/// Whether what the proxy owns in a function is to be set again, and when.
+/// Whether what the proxy owns in a function waits to be set again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// It is there, or a [`Restore`] goes on.
+    /// It does not; a [`Restore`] may be at it.
     No,
-    /// When the longest reset is over.
+    /// Until the longest reset is over.
     AfterReset,
-    /// At once: its host uses the function already.
+    /// For its turn: its host uses the function already.
     AtOnce,
-    /// When its host uses the function, which was not ready in time.
-    WhenUsed,
 }
 
 /// One function of a slot's device.
@@ -120,7 +118,7 @@ pub(super) struct Function {
     /// The release that waits for its turn or goes on, and who wants to know.
     pub(super) release: Pending,
     pub(super) release_operation: Option<OperationId>,
-    /// What the proxy owns in it.
+    /// Whether what the proxy owns in it is to be set again.
     pub(super) restore: Wanted,
     /// Its host put it into D3hot.
     pub(super) asleep: bool,

@@ -201,24 +201,6 @@ fn a_host_that_is_too_early_after_a_reset_changes_nothing_about_the_completion_t
     }
 }
 
-#[test]
-fn a_device_that_is_ready_later_than_a_proxy_waits_has_what_the_proxies_own_when_it_is_used() {
-    for times in 1..3 {
-        let mut world = World::bound();
-        for _ in 0..times {
-            world.config_write(bdf(3, 0), 0x48, 0x8000);
-            world.device.manner = Manner::Refuses(CplStatus::ConfigRetry);
-            world.run(Duration::from_secs(3));
-            world.device.put(0x68, 0);
-            world.device.manner = Manner::Answers;
-            world.run(Duration::from_secs(1));
-        }
-        assert_eq!(world.device.get(0x68), 0);
-        world.config_write(bdf(3, 0), 0x04, 0b110);
-        assert_eq!(world.device.get(0x68) & 0x1f, 0b1101);
-    }
-}
-
 /// The extended capabilities as a host finds them: IDs and where they are.
 fn extended_capabilities(world: &mut World) -> Vec<(u16, u16)> {
     let (mut found, mut at) = (Vec::new(), 0x100);
