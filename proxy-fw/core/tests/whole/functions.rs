@@ -320,15 +320,7 @@ fn functions_that_their_host_uses_at_once_have_what_the_proxies_own() {
     assert_eq!(timeouts(&world), [0; 2]);
     for number in 0..2 {
         let tag = world.tag();
-        let tlp = emit(&Repr::new(Kind::ConfigWrite {
-            type1: true,
-            requester: Bdf::default(),
-            tag,
-            destination: function(number),
-            register: 0x04,
-            first_be: 0xf,
-            data: &[0b110, 0, 0, 0],
-        }));
+        let tlp = emit(&config_write(tag, function(number), 0x04, &[0b110, 0, 0, 0]));
         world.host.handle_tlp(world.now, &tlp).unwrap();
     }
     world.turn();

@@ -181,15 +181,8 @@ fn a_host_that_is_too_early_after_a_reset_changes_nothing_about_the_completion_t
         let mut world = World::bound();
         world.config_write(bdf(3, 0), 0x48, 0x8000);
         world.device.manner = manner;
-        let tlp = emit(&Repr::new(Kind::ConfigWrite {
-            type1: true,
-            requester: Bdf::default(),
-            tag: Tag::new(9).unwrap(),
-            destination: bdf(3, 0),
-            register: 0x04,
-            first_be: 0xf,
-            data: &[0b110, 0, 0, 0],
-        }));
+        let tag = Tag::new(9).unwrap();
+        let tlp = emit(&config_write(tag, bdf(3, 0), 0x04, &[0b110, 0, 0, 0]));
         world.host.handle_tlp(world.now, &tlp).unwrap();
         world.run(Duration::from_millis(2));
         // The device's reset goes on over both writes, and for half of the time that it may take.

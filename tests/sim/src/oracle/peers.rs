@@ -156,10 +156,9 @@ impl Bindings {
     ) -> Verdict<Sent> {
         let binding = &self.all()[from];
         let place = (binding.host, first(binding.port.expect("it was found by that")));
+        let upset = self.is_upset(binding.aside.get(&port).and_then(|aside| aside.target));
         self.access.came_to_root(place, &seen)?;
         let apart = self.access.parts(place, true);
-        let known = |binding: &Binding| binding.aside.get(&port).and_then(|aside| aside.target);
-        let upset = self.is_upset(known(&self.all()[from]));
         let aside = self.get(from).aside.get_mut(&port).expect("it was found there");
         // Whom it was for is gone, or another one by now, who need not get it.
         if upset {

@@ -81,9 +81,7 @@ impl World {
     ) -> Verdict {
         // What the box's proxy says by itself may look like an answer of the host that is under way. It
         // has passed nothing that the host sent.
-        if is_by_box(tlp) && self.is_excused(place, (index, asked), seen, tlp) {
-            let now = self.now();
-            self.bindings.get(index).give_up(now, asked.request);
+        if is_by_box(tlp) && self.gives_up(place, (index, asked), seen, tlp) {
             return Ok(());
         }
         let binding = self.bindings.get(index);
@@ -97,9 +95,7 @@ impl World {
         if self.port_refused(index, (asked.request, asked.since), tlp) {
             return Ok(());
         }
-        if self.is_excused(place, (index, asked), seen, tlp) {
-            let now = self.now();
-            self.bindings.get(index).give_up(now, asked.request);
+        if self.gives_up(place, (index, asked), seen, tlp) {
             return Ok(());
         }
         let what = format!(
@@ -107,6 +103,22 @@ impl World {
             asked.request
         );
         Err(Violation::new(3, what))
+    }
+
+    /// Whether a device may get an answer that its host did not give; then that request is given up.
+    fn gives_up(
+        &mut self,
+        place: (usize, usize),
+        (index, asked): (usize, &Asked<Errand>),
+        seen: Seen,
+        tlp: &[u8],
+    ) -> bool {
+        let excused = self.is_excused(place, (index, asked), seen, tlp);
+        if excused {
+            let now = self.now();
+            self.bindings.get(index).give_up(now, asked.request);
+        }
+        excused
     }
 
     /// Whether a device may get an answer that its host did not give to that request.
