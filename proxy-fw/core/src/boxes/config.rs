@@ -9,14 +9,14 @@ use tlp_codec::ids::{Bdf, Bus, Device, Function, Tag};
 use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Packet, Repr};
 
 /// How long the proxy waits for one answer.
-const ANSWER_BOUND: Duration = Duration::from_millis(500);
+pub(super) const ANSWER_BOUND: Duration = Duration::from_millis(500);
 
 /// A proxy that looks at an answer's bound so much later than that is over has stood still itself: whether
 /// the device answers is seen when it is asked once more.
-const STOOD_STILL: Duration = Duration::from_millis(5);
+pub(super) const STOOD_STILL: Duration = Duration::from_millis(5);
 
 /// How long it waits after a configuration retry status.
-const RETRY_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// What the proxy wants next of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,10 +146,7 @@ impl Access {
     /// Sends the request under this tag. The queue has room.
     pub(super) fn send(&mut self, now: Instant, tag: u16, id: Bdf, queue: &mut TlpQueue) {
         let State::ToSend(want) = self.state else { return };
-        let mut buf = [0; OWN_TLP];
-        let length = encode(want, tag, id, &mut buf);
-        let pushed = queue.push(&buf[..length]);
-        assert!(pushed, "the caller saw room");
+        send(want, tag, id, queue);
         self.state = State::Waiting { want, tag, until: now + ANSWER_BOUND };
     }
 
@@ -170,23 +167,6 @@ impl Access {
         assert!(pushed, "the caller saw room");
         self.state = State::Ended(Got::Written);
         true
-    }
-
-    /// A write of the same register that is not done yet, perhaps since the device is to be asked
-    /// again, is this one.
-    pub(super) fn revise(&mut self, new: Want) {
-        let (State::ToSend(want) | State::Waiting { want, .. } | State::Again { want, .. }) =
-            &mut self.state
-        else {
-            return;
-        };
-        let place = |want| match want {
-            Want::Write { function, register, .. } => Some((function, register)),
-            _ => None,
-        };
-        if place(*want).is_some_and(|at| Some(at) == place(new)) {
-            *want = new;
-        }
     }
 
     /// Ends a pause before its time.
@@ -258,6 +238,14 @@ pub(super) fn id_of(function: u8, written: Option<Bdf>) -> Bdf {
 
 /// All bytes of one doubleword.
 const DOUBLEWORD: ByteEnables = ByteEnables { first: 0xf, last: 0 };
+
+/// Sends a non-posted request of the proxy. The queue has room.
+pub(super) fn send(want: Want, tag: u16, id: Bdf, queue: &mut TlpQueue) {
+    let mut buf = [0; OWN_TLP];
+    let length = encode(want, tag, id, &mut buf);
+    let pushed = queue.push(&buf[..length]);
+    assert!(pushed, "the caller saw room");
+}
 
 /// Writes a non-posted request of the proxy (routing ID 00:00.0); configuration requests are of
 /// type 0, to the function `id`.

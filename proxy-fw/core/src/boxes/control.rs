@@ -2,7 +2,8 @@
 
 use super::BoxRole;
 use super::probe::timeout_setting;
-use super::slot::{Binding, Pending, Wanted, Work};
+use super::renewal::Owned;
+use super::slot::{Binding, Pending, Work};
 use crate::answers::{Answer, Outbound, Page, counters_page, page};
 use crate::control::{
     ControlError, FromProxy, InventoryEntry, OperationId, PathSet, Reply, Request, SlotBinding,
@@ -83,8 +84,7 @@ impl BoxRole {
             return Err(ControlError::Busy);
         }
         // What is the proxy's in it is not there yet after a reset of the whole device.
-        let restores = |work: &Work| matches!(work, Work::Restore(r) if r.function == function);
-        if entry.restore != Wanted::No || restores(&self.slots[slot].work) {
+        if entry.owned != Owned::Set {
             return Err(ControlError::Busy);
         }
         if key.epoch.bits() <= entry.highest_epoch {

@@ -60,7 +60,7 @@ impl BoxRole {
             _ => return Err(ControlError::Busy),
         }
         // The means of a device are the whole device's.
-        if entry.bound_functions() > 0 || !matches!(entry.work, Work::Idle) {
+        if entry.bound_functions() > 0 || !matches!(entry.work, Work::Idle) || entry.is_renewed() {
             return Err(ControlError::Busy);
         }
         let is_nvme = found.facts.class == NVME_CLASS;

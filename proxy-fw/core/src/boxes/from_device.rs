@@ -193,6 +193,8 @@ impl BoxRole {
             if entry.access.tag() == Some(tag) {
                 entry.access.handle(now, packet);
                 self.continue_work(now, slot);
+            } else if entry.renewal.tag() == Some(tag) {
+                self.renewal_answered(now, slot, packet.status());
             }
             return Ok(());
         };

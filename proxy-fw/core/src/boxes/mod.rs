@@ -15,6 +15,7 @@ mod hidden;
 mod nvme;
 mod probe;
 mod release;
+mod renewal;
 mod sideband;
 mod slot;
 mod to_device;
@@ -373,6 +374,7 @@ impl Role for BoxRole {
         self.process_link_events(now);
         for slot in 0..self.slots.len() {
             self.expire(now, slot);
+            self.continue_renewal(now, slot);
             self.continue_work(now, slot);
         }
     }

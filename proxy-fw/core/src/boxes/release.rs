@@ -2,7 +2,8 @@
 
 use super::config::{Access, Got, Want, id_of};
 use super::probe::owned_write;
-use super::slot::{Function, HostControl2, Pending, Restore, RestoreStage, ToDevice, Wanted, Work};
+use super::renewal::Owned;
+use super::slot::{Function, HostControl2, Pending, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
 use crate::answers::Answer;
 use crate::canaries::{Canary, planted};
@@ -49,8 +50,7 @@ impl BoxRole {
         entry.requests.expire_where(now, |_| true);
         // Nobody is left who would end it. What is left to see is whether the function is ready.
         if self.slots[slot].bound_functions() == 0 && self.release_perst(now, slot) {
-            let entry = &mut self.slots[slot].functions[function];
-            (entry.release, entry.restore) = (Pending::Readiness, Wanted::No);
+            self.slots[slot].functions[function].release = Pending::Readiness;
         }
         self.expire(now, slot);
     }
@@ -73,7 +73,7 @@ impl BoxRole {
         self.next_release(now, slot);
     }
 
-    fn next_release(&mut self, now: Instant, slot: usize) {
+    pub(super) fn next_release(&mut self, now: Instant, slot: usize) {
         let entry = &mut self.slots[slot];
         if !matches!(entry.work, Work::Idle) {
             return;
@@ -82,16 +82,14 @@ impl BoxRole {
             // The device is in reset until its host ends that.
             return self.say_all_releasing(slot);
         }
-        let due = |p: Pending| matches!(p, Pending::Turn | Pending::Readiness);
-        let Some(function) = entry.functions.iter().position(|f| due(f.release)) else {
-            return self.next_restore(now, slot);
-        };
+        // One that its host resets may not answer before that is over.
+        let due =
+            |f: &Function| matches!(f.release, Pending::Turn | Pending::Readiness) && !f.in_reset;
+        let Some(function) = entry.functions.iter().position(due) else { return };
         let number = entry.functions[function].number.get() as u8;
         let (state, want) =
             match core::mem::replace(&mut entry.functions[function].release, Pending::Nothing) {
-                Pending::Readiness => {
-                    (State::ResetPause, Want::Pause(entry.reset_over.saturating_since(now)))
-                }
+                Pending::Readiness => (State::ResetPause, Want::Pause(Duration::ZERO)),
                 _ => {
                     let (register, enables) = (0x04, 0b0011);
                     let want = Want::Write { function: number, register, value: 0, enables };
@@ -118,127 +116,9 @@ impl BoxRole {
                 Work::Idle => return,
                 Work::Probe(probe) => self.continue_probe(now, slot, probe, got),
                 Work::Release(release) => self.continue_release(now, slot, release, got),
-                Work::Restore(restore) => self.continue_restore(now, slot, restore, got),
                 Work::Erase(erase) => self.continue_erase(now, slot, erase, got),
             }
         }
-    }
-
-    /// A lent function is being reset by its host: what is the proxy's in it, its completion timeout
-    /// and whether it uses 10-bit tags, is set again when the reset is over.
-    pub(super) fn want_restore(&mut self, now: Instant, slot: usize, function: usize) {
-        self.slots[slot].reset_over = now + self.config.reset_time;
-        let entry = &mut self.slots[slot].functions[function];
-        (entry.restore, entry.asleep) = (Wanted::AfterReset, false);
-        entry.control_2 = HostControl2::default();
-        self.next_release(now, slot);
-    }
-
-    fn next_restore(&mut self, now: Instant, slot: usize) {
-        let at_once = |f: &Function| f.restore == Wanted::AtOnce;
-        while let Some(function) = self.slots[slot].functions.iter().position(at_once) {
-            self.slots[slot].functions[function].restore = Wanted::No;
-            if self.write_timeout(now, slot, Restore { function, stage: RestoreStage::Hurried }) {
-                return;
-            }
-        }
-        let entry = &mut self.slots[slot];
-        let after_reset = |f: &Function| f.restore == Wanted::AfterReset;
-        let Some(function) = entry.functions.iter().position(after_reset) else { return };
-        entry.functions[function].restore = Wanted::No;
-        entry.work = Work::Restore(Restore { function, stage: RestoreStage::Paused });
-        let pause = entry.reset_over.saturating_since(now);
-        entry.access.begin(now, Want::Pause(pause), now + pause + self.config.readiness_bound);
-    }
-
-    /// A host turns a function's bus mastering on: to the host its reset is over. What is the proxy's
-    /// is set at once, and not when the longest reset would be over; unless the host has written the
-    /// register, as most do, and what is the proxy's with it. While the proxy is at something else with
-    /// the device, it comes behind that.
-    pub(super) fn hurry_restore(&mut self, now: Instant, slot: usize, function: usize) {
-        let entry = &mut self.slots[slot];
-        let paused = match entry.work {
-            Work::Restore(Restore { function, stage: RestoreStage::Paused }) => Some(function),
-            _ => None,
-        };
-        let functions = &mut entry.functions;
-        let reset = paused == Some(function) || functions[function].restore != Wanted::No;
-        if !reset || functions[function].control_2.is_whole() {
-            return;
-        }
-        functions[function].restore = Wanted::AtOnce;
-        let Some(paused) = paused else { return };
-        if paused != function {
-            functions[paused].restore = Wanted::AfterReset;
-        }
-        entry.work = Work::Idle;
-        self.next_restore(now, slot);
-        self.continue_work(now, slot);
-    }
-
-    fn continue_restore(&mut self, now: Instant, slot: usize, restore: Restore, got: Got) {
-        // It is being reset once more: what is said below is for the end of that.
-        if self.slots[slot].functions[restore.function].restore != Wanted::No {
-            return self.next_release(now, slot);
-        }
-        if restore.stage == RestoreStage::Paused {
-            // Its reset is over: what it was asked before never comes.
-            self.end_void(now, slot, restore.function);
-            self.slots[slot].forget_abandoned(restore.function);
-            let tags = &mut self.slots[slot].tags;
-            tags.release_quarantine_where(|request| request.is_for(restore.function));
-            let due = Restore { stage: RestoreStage::Due, ..restore };
-            if !self.write_timeout(now, slot, due) {
-                self.next_release(now, slot);
-            }
-            return;
-        }
-        match (restore.stage, got) {
-            // It answers again, and has forgotten what it was asked before.
-            (RestoreStage::Hurried, Got::Written) => self.end_void(now, slot, restore.function),
-            // The host was too early with it, and so was this.
-            (RestoreStage::Hurried, _) => {
-                self.slots[slot].functions[restore.function].restore = Wanted::AfterReset;
-            }
-            _ => {}
-        }
-        // Done; or the device did not take it, and its host will find it broken, too. What nobody
-        // has is not lent so.
-        let state = self.slots[slot].functions[restore.function].state;
-        if got != Got::Written && state == SlotState::Free {
-            self.set_state(slot, restore.function, SlotState::Quarantined);
-        }
-        self.next_release(now, slot);
-    }
-
-    /// Ends what a function was asked before its reset, which is over: the tags are free again, and
-    /// the host is told.
-    fn end_void(&mut self, now: Instant, slot: usize, function: usize) {
-        let is_void = |request: &ToDevice| request.is_void(function);
-        self.slots[slot].tags.release_quarantine_where(is_void);
-        while let Some((_, request)) = self.slots[slot].tags.pop_where(AfterExpiry::Free, is_void) {
-            self.refuse_expired(now, slot, request);
-        }
-    }
-
-    /// Whether there is something to write, and it is being written.
-    fn write_timeout(&mut self, now: Instant, slot: usize, restore: Restore) -> bool {
-        let entry = &mut self.slots[slot];
-        let function = &entry.functions[restore.function];
-        let number = function.number.get() as u8;
-        let timeout = self.config.completion_timeout;
-        if !matches!(function.state, SlotState::Free | SlotState::Bound) {
-            return false;
-        }
-        let Some(want) = owned_write(&function.facts, timeout, number, function.control_2) else {
-            return false;
-        };
-        entry.access.begin(now, want, now + self.config.readiness_bound);
-        if restore.stage == RestoreStage::Due {
-            entry.access.after_reset();
-        }
-        entry.work = Work::Restore(restore);
-        true
     }
 
     /// Gives the proxy's own request a tag and sends it, if one waits and there is room.
@@ -391,14 +271,10 @@ impl BoxRole {
     /// of it. What waited for that goes on, and what is the proxy's is set again in the others.
     pub(super) fn slot_is_reset(&mut self, now: Instant, slot: usize) {
         let entry = &mut self.slots[slot];
-        entry.reset_over = now + self.config.reset_time;
         for function in &mut entry.functions {
-            function.control_2 = HostControl2::default();
-            function.asleep = false;
-            match function.state {
-                SlotState::Free | SlotState::Bound => function.restore = Wanted::AfterReset,
-                _ if function.release != Pending::Nothing => function.release = Pending::Readiness,
-                _ => {}
+            function.begin_reset(now + self.config.reset_time);
+            if function.release != Pending::Nothing {
+                function.release = Pending::Readiness;
             }
         }
     }
@@ -423,7 +299,7 @@ impl BoxRole {
             self.say_all_releasing(slot);
         }
         let entry = &mut self.slots[slot];
-        if matches!(entry.work, Work::Release(_) | Work::Restore(_)) {
+        if matches!(entry.work, Work::Release(_)) {
             entry.work = Work::Idle;
             entry.access = Access::default();
         }
@@ -446,7 +322,7 @@ impl BoxRole {
             entry.tags.release_quarantine_where(|request| request.is_for(function));
             let entry = &mut entry.functions[function];
             // The release has set what is the proxy's.
-            entry.restore = Wanted::No;
+            (entry.owned, entry.in_reset) = (Owned::Set, false);
             entry.forget_tags();
             entry.requests.release_quarantine();
         }

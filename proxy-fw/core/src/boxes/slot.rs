@@ -4,6 +4,7 @@ use super::config::Access;
 use super::erase::{Erase, Erased};
 use super::hidden::Hidden;
 use super::release::Release;
+use super::renewal::{Owned, Renewal};
 use super::{SlotSignal, probe::Probe};
 use crate::control::{InventoryEntry, Name, OperationId, SlotBinding, SlotState};
 use crate::limits::{
@@ -48,12 +49,11 @@ pub(super) struct Slot {
     pub(super) signals: Deque<SlotSignal, SIGNALS>,
     /// Whether PERST# is held.
     pub(super) perst: bool,
-    /// When the last reset is over and the device may be asked again.
-    pub(super) reset_over: Instant,
     /// Requests to the device; the index is the device-side tag.
     pub(super) tags: Table<ToDevice>,
     pub(super) work: Work,
     pub(super) access: Access,
+    pub(super) renewal: Renewal,
     /// Outstanding tables for the functions found by a probe.
     tables: Vec<Table<FromDevice>, SLOT_FUNCTIONS>,
     pub(super) turn: usize,
@@ -67,39 +67,8 @@ pub(super) enum Work {
     Idle,
     Probe(Probe),
     Release(Release),
-    /// A lent function was reset by its host: what the proxy owns in it is set again.
-    Restore(Restore),
     /// A device erases itself.
     Erase(Erase),
-}
-
-/// Setting the completion timeout of a function again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Restore {
-    pub(super) function: usize,
-    pub(super) stage: RestoreStage,
-}
-
-/// How far a [`Restore`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RestoreStage {
-    /// The reset goes on.
-    Paused,
-    /// It is written because the host uses the function already.
-    Hurried,
-    /// It is written when the longest reset is over.
-    Due,
-}
-
-/// Whether what the proxy owns in a function waits to be set again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// It does not; a [`Restore`] may be at it.
-    No,
-    /// Until the longest reset is over.
-    AfterReset,
-    /// For its turn: its host uses the function already.
-    AtOnce,
 }
 
 /// One function of a slot's device.
@@ -118,8 +87,11 @@ pub(super) struct Function {
     /// The release that waits for its turn or goes on, and who wants to know.
     pub(super) release: Pending,
     pub(super) release_operation: Option<OperationId>,
-    /// Whether what the proxy owns in it is to be set again.
-    pub(super) restore: Wanted,
+    /// What the proxy owns in it.
+    pub(super) owned: Owned,
+    /// Whether it may still be in a reset, and when the last one is over at the latest.
+    pub(super) in_reset: bool,
+    pub(super) reset_over: Instant,
     /// Its host put it into D3hot.
     pub(super) asleep: bool,
     /// What its host has written to its Device Control 2 since the last reset.
@@ -286,10 +258,10 @@ impl Slot {
             asks: TlpQueue::new(ASKS),
             signals: Deque::new(),
             perst: false,
-            reset_over: Instant::ZERO,
             tags: Table::new(DEVICE_TAGS),
             work: Work::Idle,
             access: Access::default(),
+            renewal: Renewal::default(),
             tables,
             turn: 0,
             errors: [0; 3],
@@ -313,6 +285,7 @@ impl Slot {
         self.tags.clear();
         self.work = Work::Idle;
         self.access = Access::default();
+        self.renewal = Renewal::default();
         self.errors = [0; 3];
     }
 
@@ -340,7 +313,9 @@ impl Slot {
             tags_in_use: [0; TAG_WORDS],
             release: Pending::Nothing,
             release_operation: None,
-            restore: Wanted::No,
+            owned: Owned::Set,
+            in_reset: false,
+            reset_over: Instant::ZERO,
             asleep: false,
             control_2: HostControl2::default(),
             erased: None,
@@ -369,6 +344,7 @@ impl Slot {
         self.egress.clear();
         self.asks.clear();
         self.free_tags(true);
+        self.renewal = Renewal::default();
         self.forget_unbound();
         if self.signals.back() == Some(&signal) {
             // Twice in a row is once.
@@ -432,9 +408,9 @@ impl Slot {
 
     /// The device is reset before the next TLP comes to it, or was (not `just` now): no late answer can
     /// come under an old tag. Nobody waits for what the proxy asked, or the host of a binding that is
-    /// over; the others' end as their bindings do.
+    /// over; the others' end as their bindings do, and the write of a [`Renewal`] with its answer.
     pub(super) fn free_tags(&mut self, just: bool) {
-        let Self { functions, tags, .. } = self;
+        let Self { functions, tags, renewal, .. } = self;
         // What was asked again was asked after the reset before this one.
         tags.release_quarantine_where(|request| just || !matches!(request, ToDevice::Abandoned(_)));
         let is_over = |request: &ToDevice| match request {
@@ -442,7 +418,7 @@ impl Slot {
                 let binding = &functions[*function].binding;
                 binding.as_ref().is_none_or(|binding| binding.request.key != *key)
             }
-            ToDevice::Own(_) => true,
+            ToDevice::Own(function) => just || !renewal.is_for(*function),
             ToDevice::Abandoned(_) => just,
         };
         while tags.pop_where(AfterExpiry::Free, is_over).is_some() {}
@@ -490,6 +466,7 @@ impl Slot {
         }
         first.or(self.tags.earliest_deadline());
         first.or(self.work_deadline());
+        first.or(self.renewal_deadline());
     }
 
     fn work_deadline(&self) -> Option<Instant> {

@@ -174,7 +174,7 @@ impl BoxRole {
         }
         let wakes = self.slots[slot].functions[function].wakes_anew(&packet);
         if wakes || self.is_function_reset(slot, function, &packet) {
-            self.want_restore(now, slot, function);
+            self.function_is_reset(now, slot, function);
             // The function gives up what it asked for and may use the tags again at once; answers
             // that still come find their generation over.
             if planted(Canary::FlrForAll) {
@@ -198,7 +198,7 @@ impl BoxRole {
         let tag = self.slots[slot].tags.insert(deadline, request).expect("room was checked");
         let tag = Tag::new(tag.index).expect("device-side tags have 8 bits");
         if turns_bus_master_on(&packet) {
-            self.hurry_restore(now, slot, function);
+            self.hurry_renewal(now, slot, function);
         }
         rewrite(&mut packet, |packet| {
             self.keep_owned_fields(slot, function, packet);
@@ -275,14 +275,7 @@ impl BoxRole {
             *bytes = (rest | setting.unwrap_or(0)).to_le_bytes();
             let bytes = *bytes;
             self.counters.config_writes_owned += u64::from(before != bytes);
-            let entry = &mut self.slots[slot];
-            let Function { number, facts, control_2, .. } = &mut entry.functions[function];
-            control_2.note(enables, bytes);
-            // What waits to be written of it would be of before.
-            let (number, timeout) = (number.get() as u8, self.config.completion_timeout);
-            if let Some(want) = super::probe::owned_write(facts, timeout, number, *control_2) {
-                entry.access.revise(want);
-            }
+            self.slots[slot].functions[function].control_2.note(enables, bytes);
         }
     }
 

@@ -14,16 +14,16 @@ use tlp_codec::fabric::{Frame, Record};
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
 
-fn key_of(function: u16, counter: u32) -> BindingKey {
+pub(crate) fn key_of(function: u16, counter: u32) -> BindingKey {
     BindingKey { function: SlotFunction::new(function).unwrap(), ..key(counter) }
 }
 
-fn function(number: u8) -> Bdf {
+pub(crate) fn function(number: u8) -> Bdf {
     Bdf::from_bits(bdf(3, 0).bits() | u16::from(number))
 }
 
 /// A device of two functions, both bound to port 0 and visible on bus 3.
-fn two_functions(flr: bool) -> World {
+pub(crate) fn two_functions(flr: bool) -> World {
     let mut world = World::new();
     make_two_functions(&mut world, flr);
     world
@@ -62,12 +62,12 @@ fn looked_at() -> World {
     world
 }
 
-fn states(world: &World) -> Vec<SlotState> {
+pub(crate) fn states(world: &World) -> Vec<SlotState> {
     world.boxes.inventory().filter(|e| e.slot == slot(1)).map(|e| e.state).collect()
 }
 
 /// The completion timeout of each function.
-fn timeouts(world: &World) -> [u8; 2] {
+pub(crate) fn timeouts(world: &World) -> [u8; 2] {
     [world.device.config[0x68] & 0x1f, world.device.others[0][0x68] & 0x1f]
 }
 
@@ -308,23 +308,6 @@ fn functions_that_one_host_has_are_reset_together() {
     assert_eq!(world.counter("box: requests with a tag that is in use"), 0);
     assert_eq!(world.counter(sideband), 0);
     assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
-}
-
-/// The second one's turn comes while the first one answers what its proxy sets again.
-#[test]
-fn functions_that_their_host_uses_at_once_have_what_the_proxies_own() {
-    let mut world = two_functions(true);
-    for number in 0..2 {
-        world.config_write(function(number), 0x48, 0x8000);
-    }
-    assert_eq!(timeouts(&world), [0; 2]);
-    for number in 0..2 {
-        let tag = world.tag();
-        let tlp = emit(&config_write(tag, function(number), 0x04, &[0b110, 0, 0, 0]));
-        world.host.handle_tlp(world.now, &tlp).unwrap();
-    }
-    world.turn();
-    assert_eq!(timeouts(&world), [0b1101; 2]);
 }
 
 /// With 10-bit tags the first one alone has more waiting than the root complex sees.

@@ -19,6 +19,7 @@ mod owned;
 mod peers;
 mod plain_writes;
 mod recorder;
+mod renewal;
 mod requests;
 mod stalled;
 mod turns;

@@ -27,6 +27,8 @@ pub struct Registers {
     pub config: Vec<u8>,
     pub memory: Vec<u8>,
     pub manner: Manner,
+    /// One function that has its own manner: silent, holding, or refusing, and then it does nothing.
+    pub apart: Option<(u8, Manner)>,
     pub out: VecDeque<Vec<u8>>,
     /// The classes of which it takes what comes.
     pub room: ClassSet,
@@ -65,6 +67,7 @@ impl Registers {
             signals: Vec::new(),
             memory: vec![0; 4096],
             manner: Manner::Answers,
+            apart: None,
             out: VecDeque::new(),
             room: ClassSet::ALL,
             received: Vec::new(),
@@ -163,10 +166,16 @@ impl Registers {
         if self.perst {
             return;
         }
-        let asks = Packet::new_checked(tlp).unwrap().class() == Some(Class::NonPosted);
-        match self.manner {
+        let packet = Packet::new_checked(tlp).unwrap();
+        let asks = packet.class() == Some(Class::NonPosted);
+        let configures = matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0);
+        let number = configures.then(|| packet.destination().function().get());
+        let apart = self.apart.filter(|(function, _)| Some(*function) == number);
+        let manner = apart.map_or(self.manner, |(_, manner)| manner);
+        match manner {
             Manner::Silent if asks => {}
             Manner::Holds if asks => self.held.push_back(tlp.to_vec()),
+            Manner::Refuses(status) if apart.is_some() => self.refuse(&packet, status),
             _ => self.act(tlp),
         }
     }
@@ -184,6 +193,12 @@ impl Registers {
         self.manner = before;
     }
 
+    fn refuse(&mut self, packet: &Packet<&[u8]>, status: CplStatus) {
+        let before = std::mem::replace(&mut self.manner, Manner::Refuses(status));
+        self.complete(packet, packet.tag(), &[], 4, 0);
+        self.manner = before;
+    }
+
     fn act(&mut self, tlp: &[u8]) {
         let packet = Packet::new_checked(tlp).unwrap();
         let repr = Repr::parse(&packet).unwrap();
@@ -195,11 +210,7 @@ impl Registers {
             _ => false,
         };
         if unsupported {
-            let before = self.manner;
-            self.manner = Manner::Refuses(CplStatus::UnsupportedRequest);
-            self.complete(&packet, packet.tag(), &[], 4, 0);
-            self.manner = before;
-            return;
+            return self.refuse(&packet, CplStatus::UnsupportedRequest);
         }
         let mut data = [0; 4];
         let (tag, bytes): (Tag, &[u8]) = match repr.kind {

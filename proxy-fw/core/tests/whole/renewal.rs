@@ -1,0 +1,223 @@
+//! Functions of one device that are reset and used beside one another: each has what is the proxies' when
+//! its host uses it, whatever the others do.
+
+use crate::functions::{function, key_of, states, timeouts, two_functions};
+use crate::world::*;
+use proxy_core::control::{
+    ControlError, OperationId, PathSet, Reply, Request, SlotState, Term, Window,
+};
+use proxy_core::role::Role;
+use std::time::Duration;
+use tlp_codec::tlp::*;
+
+const SET: u8 = 0b1101;
+const NOT_READY: Manner = Manner::Refuses(CplStatus::ConfigRetry);
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// A host writes a register of a function, and does not wait for the answer.
+fn write(world: &mut World, number: u8, register: u16, value: u32) {
+    let tag = world.tag();
+    let tlp = emit(&config_write(tag, function(number), register, &value.to_le_bytes()));
+    world.host.handle_tlp(world.now, &tlp).unwrap();
+    world.turn();
+}
+
+fn reset(world: &mut World, number: u8) {
+    write(world, number, 0x48, 0x8000);
+}
+
+/// Its host turns a function's bus mastering on.
+fn start_using(world: &mut World, number: u8) {
+    write(world, number, 0x04, 0b110);
+}
+
+/// Both functions, reset in the same moment.
+fn both_reset() -> World {
+    let mut world = two_functions(true);
+    (0..2).for_each(|number| reset(&mut world, number));
+    assert_eq!(timeouts(&world), [0; 2]);
+    world
+}
+
+/// Two functions, of which the second one is lent to a host that never comes.
+fn shared() -> World {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, true);
+    world.insert();
+    world.introduce();
+    let other = node(9);
+    assert_eq!(world.ask_box(Request::SetPeer(peer(9, 1))), Ok(Reply::Done));
+    let mut binding = slot_binding(key_of(1, 1));
+    let window = Window::everything(other, PathSet::FIRST, binding.key.epoch);
+    (binding.host, binding.windows) = (other, [window].into_iter().collect());
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+    world.bind(1);
+    world.assign_buses();
+    world
+}
+
+/// A manager takes a function back, and does not wait for the end of that.
+fn take_back(world: &mut World, number: u16) {
+    let request = Request::UnbindSlot(key_of(number, 1));
+    world.boxes.handle_control(world.now, OperationId(77), Term(1), &request);
+    world.turn();
+}
+
+/// The second one's turn comes while the first one answers what its proxy sets again.
+#[test]
+fn functions_that_their_host_uses_at_once_have_what_the_proxies_own() {
+    let mut world = both_reset();
+    for number in 0..2 {
+        let tag = world.tag();
+        let tlp = emit(&config_write(tag, function(number), 0x04, &[0b110, 0, 0, 0]));
+        world.host.handle_tlp(world.now, &tlp).unwrap();
+    }
+    world.turn();
+    assert_eq!(timeouts(&world), [SET; 2]);
+}
+
+#[test]
+fn a_function_that_is_not_ready_delays_no_other_one() {
+    for manner in [NOT_READY, Manner::Refuses(CplStatus::UnsupportedRequest), Manner::Silent] {
+        // Used in the reset, and when it should be over.
+        for after in [ms(0), ms(150)] {
+            let mut world = both_reset();
+            world.device.apart = Some((0, manner));
+            world.run(after);
+            start_using(&mut world, 0);
+            // What is silent is waited for, as long as a reset may take and no longer than an answer.
+            world.run(if manner != Manner::Silent { ms(1) } else { ms(500) });
+            start_using(&mut world, 1);
+            assert_eq!(timeouts(&world), [0, SET], "{manner:?}");
+            world.run(ms(100));
+            assert_eq!(timeouts(&world), [0, SET], "{manner:?}");
+            world.device.apart = None;
+            world.run(ms(500));
+            assert_eq!(timeouts(&world), [SET; 2], "{manner:?}");
+        }
+    }
+}
+
+/// Its host is not the only one that has functions of the device.
+#[test]
+fn a_function_that_is_reset_again_and_again_puts_nothing_off() {
+    let mut world = both_reset();
+    for _ in 0..5 {
+        world.run(ms(25));
+        reset(&mut world, 0);
+    }
+    assert_eq!(timeouts(&world), [0, SET]);
+    world.run(ms(110));
+    assert_eq!(timeouts(&world), [SET; 2]);
+}
+
+#[test]
+fn a_function_that_is_taken_back_delays_no_other_one() {
+    for manner in [NOT_READY, Manner::Silent] {
+        let mut world = shared();
+        world.device.apart = Some((1, manner));
+        take_back(&mut world, 1);
+        reset(&mut world, 0);
+        start_using(&mut world, 0);
+        assert_eq!(timeouts(&world)[0], SET, "{manner:?}");
+        reset(&mut world, 0);
+        world.run(ms(110));
+        assert_eq!(timeouts(&world)[0], SET, "{manner:?}");
+        assert_eq!(states(&world), [SlotState::Bound, SlotState::Releasing]);
+    }
+}
+
+/// A function may leave unanswered what it is asked in its reset, and is not broken for that.
+#[test]
+fn a_function_that_its_host_has_just_reset_is_taken_back_when_that_is_over() {
+    let mut world = shared();
+    reset(&mut world, 0);
+    world.device.apart = Some((0, Manner::Silent));
+    let signals = world.device.signals.len();
+    take_back(&mut world, 0);
+    world.run(ms(90));
+    world.device.apart = None;
+    world.run(ms(150));
+    assert_eq!(states(&world), [SlotState::Free, SlotState::Bound]);
+    assert_eq!(world.device.signals.len(), signals);
+}
+
+/// The proxy's write is out when the host begins, and comes back.
+#[test]
+fn a_use_while_the_proxy_is_refused_is_not_forgotten() {
+    let mut world = both_reset();
+    world.device.apart = Some((0, Manner::Holds));
+    world.run(ms(110));
+    assert!(world.device.holds());
+    world.device.apart = None;
+    start_using(&mut world, 0);
+    world.device.answer(NOT_READY);
+    // One that answers so has done it in this model of a device.
+    world.device.put(0x68, 0);
+    world.run(ms(10));
+    assert_eq!(timeouts(&world), [SET; 2]);
+}
+
+#[test]
+fn a_device_that_is_ready_later_than_a_proxy_waits_has_what_the_proxies_own_when_it_is_used() {
+    for manner in [NOT_READY, Manner::Silent] {
+        let mut world = both_reset();
+        world.device.apart = Some((0, manner));
+        world.run(ms(3000));
+        let asked = world.device.received.len();
+        world.run(ms(3000));
+        assert_eq!(world.device.received.len(), asked, "it is asked no more");
+        world.device.apart = None;
+        world.run(ms(1000));
+        assert_eq!(timeouts(&world), [0, SET]);
+        start_using(&mut world, 0);
+        assert_eq!(timeouts(&world), [SET; 2]);
+    }
+}
+
+/// It was sent when the reset was not over yet, and the device answers it all the same.
+#[test]
+fn a_write_that_was_too_early_is_answered_late_under_its_tag() {
+    let mut world = both_reset();
+    world.device.apart = Some((0, Manner::Holds));
+    start_using(&mut world, 0);
+    world.run(ms(1000));
+    let unexpected = "box: unexpected completions from devices";
+    while world.device.holds() {
+        world.device.answer(Manner::Answers);
+        world.turn();
+        assert_eq!(world.counter(unexpected), 0);
+    }
+    assert_eq!(timeouts(&world), [SET; 2]);
+}
+
+/// The other one is free, and is given what is the proxy's.
+#[test]
+fn a_function_that_comes_back_leaves_what_another_one_is_asked() {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, true);
+    world.insert();
+    world.introduce();
+    world.bind(1);
+    world.assign_buses();
+    // The host has all that is lent of the device.
+    world.device.apart = Some((1, Manner::Holds));
+    world.config_write(bdf(2, 0), 0x3c, 0x0040_0000);
+    world.config_write(bdf(2, 0), 0x3c, 0);
+    world.run(ms(110));
+    assert!(world.device.holds());
+    take_back(&mut world, 0);
+    world.run(ms(300));
+    assert_eq!(states(&world), [SlotState::Free; 2]);
+    let lend = || Request::BindSlot(slot_binding(key_of(1, 2)));
+    assert_eq!(world.ask_box(lend()), Err(ControlError::Busy));
+    world.device.apart = None;
+    world.device.answer(Manner::Answers);
+    world.turn();
+    assert_eq!(world.counter("box: unexpected completions from devices"), 0);
+    assert_eq!(timeouts(&world), [SET; 2]);
+    assert_eq!(world.ask_box(lend()), Ok(Reply::Done), "what is the proxy's is there");
+}
