@@ -1,7 +1,7 @@
 //! Looking at a device that was put into a slot: reset, wait, read configuration space.
 
 use super::config::{Got, Want};
-use super::slot::{Facts, HostControl2, Work};
+use super::slot::{BarSize, Facts, HostControl2, Work};
 use super::{BoxRole, SlotSignal};
 use crate::control::SlotState;
 use crate::limits::MAX_FUNCTIONS;
@@ -57,7 +57,8 @@ pub(super) struct Probe {
     /// The extended capability that pointed to the one that is looked at.
     before_extended: Option<u16>,
     followed: u8,
-    wide_bar: bool,
+    /// The lower half of a BAR of 64 bits, whose upper half is looked at next.
+    wide_bar: Option<u32>,
     reset_time: Duration,
     timeout: Duration,
 }
@@ -86,7 +87,7 @@ impl Probe {
             next_extended: 0,
             before_extended: None,
             followed: 0,
-            wide_bar: false,
+            wide_bar: None,
             reset_time,
             timeout,
         }
@@ -161,29 +162,20 @@ impl Probe {
 
     /// From what a BAR reads back after all ones (PCIe 5.0 section 7.5.1.2.1).
     fn learn_bar(&mut self, bar: u8, value: u32) {
-        let at = bar as usize;
-        if core::mem::take(&mut self.wide_bar) {
-            let low = self.facts.bars[at - 1] as u32;
+        let at = usize::from(bar);
+        if let Some(low) = self.wide_bar.take() {
             let mask = u64::from(value) << 32 | u64::from(low);
-            self.facts.bars[at - 1] = if mask == 0 { 0 } else { (!mask).wrapping_add(1) };
+            self.facts.bars[at - 1] = BarSize::of(mask);
             return;
         }
         let io = value & 1 != 0;
         let mask = if io { value & !3 } else { value & !0xf };
         if !io && value & 0b110 == 0b100 && bar < 5 {
             // The upper half decides together with this one.
-            self.wide_bar = true;
-            self.facts.bars[at] = mask.into();
-            return;
-        }
-        self.facts.bars[at] = if mask == 0 {
-            0
-        } else if io {
-            // The upper 16 bits of an I/O BAR may read 0.
-            u64::from((!(mask | 0xffff_0000)).wrapping_add(1))
+            self.wide_bar = Some(mask);
         } else {
-            u64::from((!mask).wrapping_add(1))
-        };
+            self.facts.bars[at] = BarSize::of(mask.into());
+        }
     }
 
     fn next_capability(&mut self, value: u32) -> Step {
@@ -276,7 +268,7 @@ impl Probe {
 
     fn next_function(&mut self) -> Step {
         // The one before may have ended in the middle of its registers.
-        self.wide_bar = false;
+        self.wide_bar = None;
         self.function += 1;
         if !self.multi_function || self.function as usize >= MAX_FUNCTIONS {
             return Step::Done;

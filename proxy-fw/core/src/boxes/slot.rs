@@ -139,6 +139,25 @@ pub(super) enum Pending {
     Readiness,
 }
 
+/// How much a BAR maps: a power of two, or nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct BarSize {
+    /// The power, plus one; 0 is nothing.
+    power: u8,
+}
+
+impl BarSize {
+    /// What a BAR maps in which the bits of `mask` can be written (PCIe 5.0 section 7.5.1.2.1): as many
+    /// bytes as the lowest of them says.
+    pub(super) fn of(mask: u64) -> Self {
+        Self { power: if mask == 0 { 0 } else { mask.trailing_zeros() as u8 + 1 } }
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.power.checked_sub(1).map_or(0, |power| 1 << power)
+    }
+}
+
 /// What configuration space says of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
@@ -147,7 +166,7 @@ pub(super) struct Facts {
     pub(super) class: u32,
     pub(super) revision: u8,
     pub(super) serial: u64,
-    pub(super) bars: [u64; 6],
+    pub(super) bars: [BarSize; 6],
     pub(super) pcie_capability: u16,
     pub(super) function_level_reset: bool,
     /// Where its power state is, if it resets itself when it leaves D3hot (no No_Soft_Reset); else 0.
@@ -507,7 +526,7 @@ impl Slot {
             class: facts.class,
             revision: facts.revision,
             serial: facts.serial,
-            bars: facts.bars,
+            bars: facts.bars.map(BarSize::bytes),
             highest_epoch: self.highest_epoch(index),
         })
     }
