@@ -20,6 +20,7 @@ pub mod link_bytes;
 pub mod manager_control;
 pub mod nvme;
 pub mod records;
+pub mod slot;
 pub mod socket;
 pub mod switch;
 pub mod tlp;
@@ -42,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("manager_control", manager_control::run),
     ("nvme", nvme::run),
     ("records", records::run),
+    ("slot", slot::run),
     ("socket", socket::run),
     ("switch", switch::run),
     ("tlp", tlp::run),

@@ -58,6 +58,6 @@ macro_rules! replayed {
 }
 
 replayed!(
-    api boot cli control frame image link link_bytes manager_control nvme records socket switch tlp
+    api boot cli control frame image link link_bytes manager_control nvme records slot socket switch tlp
     trace vfio_user
 );

@@ -1,4 +1,5 @@
-//! The proxy's own requests to a device: one at a time, those to configuration space with retries.
+//! The proxy's own requests to a device for its [`Work`](super::slot::Work): one at a time, those to
+//! configuration space with retries.
 
 use crate::canaries::{Canary, planted};
 use crate::limits::OWN_TLP;

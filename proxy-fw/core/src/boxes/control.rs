@@ -84,7 +84,7 @@ impl BoxRole {
             return Err(ControlError::Busy);
         }
         // What is the proxy's in it is not there yet after a reset of the whole device.
-        if entry.owned != Owned::Set {
+        if entry.renewal.owned != Owned::Set {
             return Err(ControlError::Busy);
         }
         if key.epoch.bits() <= entry.highest_epoch {

@@ -60,7 +60,8 @@ impl BoxRole {
             _ => return Err(ControlError::Busy),
         }
         // The means of a device are the whole device's.
-        if entry.bound_functions() > 0 || !matches!(entry.work, Work::Idle) || entry.is_renewed() {
+        let at_rest = matches!(entry.work, Work::Idle) && found.renewal.is_over();
+        if entry.bound_functions() > 0 || !at_rest {
             return Err(ControlError::Busy);
         }
         let is_nvme = found.facts.class == NVME_CLASS;

@@ -72,7 +72,8 @@ impl BoxRole {
         }
         let taken = Class::ALL.into_iter().filter(|&class| room[class as usize] > 0);
         let sure = taken.clone().map(|class| room[class as usize]).min().unwrap_or(0);
-        let idle = matches!(slot.work, Work::Idle);
+        let idle = matches!(slot.work, Work::Idle)
+            && !slot.functions.iter().any(|function| function.renewal.writes());
         (taken.collect(), if idle { sure } else { sure.min(1) })
     }
 
@@ -186,15 +187,16 @@ impl BoxRole {
             self.counters.unexpected_from_device += 1;
             return Ok(());
         }
+        let request = *request;
         let ToDevice::Host { function, key, outstanding, mut info, register, sampled, .. } =
-            *request
+            request
         else {
             entry.tags.remove(reference);
             if entry.access.tag() == Some(tag) {
                 entry.access.handle(now, packet);
                 self.continue_work(now, slot);
-            } else if entry.renewal.tag() == Some(tag) {
-                self.renewal_answered(now, slot, packet.status());
+            } else if let ToDevice::Own(Some(function)) = request {
+                self.renewal_answered(now, slot, function, tag, packet.status());
             }
             return Ok(());
         };
@@ -226,6 +228,9 @@ impl BoxRole {
         match progress {
             Progress::Final => {
                 self.slots[slot].tags.remove(reference);
+                if self.slots[slot].renewal_waits {
+                    self.renew(now, slot);
+                }
             }
             Progress::Partial if planted(Canary::ForgetProgress) => {}
             Progress::Partial => self.slots[slot].owes(reference, info),

@@ -292,7 +292,7 @@ pub(super) fn owned_write(
     owned_setting(facts, least).map(|setting| Want::Write {
         function,
         register: facts.pcie_capability + 0x28,
-        value: (setting | host.value).into(),
+        value: host.with(setting).into(),
         enables: if setting >> 8 == 0 { 0b0001 } else { 0b0011 },
     })
 }

@@ -1,8 +1,8 @@
 //! Taking a function back: Bus Master off, drain, reset, readiness test; quarantine if any fails.
 
-use super::config::{Access, Got, Want, id_of};
+use super::config::{ANSWER_BOUND, Access, Got, Want, id_of};
 use super::probe::owned_write;
-use super::renewal::Owned;
+use super::renewal::Renewal;
 use super::slot::{Function, HostControl2, Pending, ToDevice, Work};
 use super::{BoxRole, SlotSignal};
 use crate::answers::Answer;
@@ -83,8 +83,9 @@ impl BoxRole {
             return self.say_all_releasing(slot);
         }
         // One that its host resets may not answer before that is over.
-        let due =
-            |f: &Function| matches!(f.release, Pending::Turn | Pending::Readiness) && !f.in_reset;
+        let due = |f: &Function| {
+            matches!(f.release, Pending::Turn | Pending::Readiness) && !f.renewal.in_reset
+        };
         let Some(function) = entry.functions.iter().position(due) else { return };
         let number = entry.functions[function].number.get() as u8;
         let (state, want) =
@@ -130,7 +131,7 @@ impl BoxRole {
         if slot.access.send_posted(&mut slot.egress) {
             return;
         }
-        let deadline = now + self.config.completion_bound;
+        let deadline = now + ANSWER_BOUND + self.config.completion_bound;
         // A function takes its bus and device number from each write (PCIe 5.0 section 2.2.9), and
         // knows completions by them: under other numbers than its host's it would not know those
         // of what it has outstanding.
@@ -174,6 +175,7 @@ impl BoxRole {
             }
             (State::FunctionReset, _) => self.hot_reset(now, slot, &mut release),
             (State::ResetPause, Got::Paused) => {
+                self.slots[slot].abandon_renewal(function);
                 self.slots[slot].forget_abandoned(function);
                 release.state = State::Ready;
                 read(0x00)
@@ -295,9 +297,9 @@ impl BoxRole {
     pub(super) fn begin_work_anew(&mut self, now: Instant, slot: usize) {
         if let Work::Release(Release { function, .. }) = self.slots[slot].work {
             self.slots[slot].functions[function].release = Pending::Readiness;
-            // It may do so again and again, and others wait behind that.
-            self.say_all_releasing(slot);
         }
+        // It may do so again and again, and releases wait for the end of that.
+        self.say_all_releasing(slot);
         let entry = &mut self.slots[slot];
         if matches!(entry.work, Work::Release(_)) {
             entry.work = Work::Idle;
@@ -322,7 +324,7 @@ impl BoxRole {
             entry.tags.release_quarantine_where(|request| request.is_for(function));
             let entry = &mut entry.functions[function];
             // The release has set what is the proxy's.
-            (entry.owned, entry.in_reset) = (Owned::Set, false);
+            entry.renewal = Renewal::default();
             entry.forget_tags();
             entry.requests.release_quarantine();
         }

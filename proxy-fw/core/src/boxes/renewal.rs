@@ -1,8 +1,8 @@
 //! What comes after a reset of a function: the end of what it was asked before, and what is the proxy's
 //! in it, which is set again.
 //!
-//! It goes beside whatever else the proxy does with the device, which may take long: a function that
-//! is used with its own completion timeout gives up what its host would have answered.
+//! Each function by itself, and beside whatever else the proxy does with the device: that may take long,
+//! and a function that is used with its own completion timeout gives up what its host would have answered.
 
 use super::BoxRole;
 use super::config::{ANSWER_BOUND, RETRY_PAUSE, STOOD_STILL, id_of, send};
@@ -10,15 +10,16 @@ use super::probe::owned_write;
 use super::slot::{Function, HostControl2, Slot, ToDevice};
 use crate::control::SlotState;
 use crate::outstanding::AfterExpiry;
-use crate::time::Instant;
+use crate::time::{Earliest, Instant};
 use tlp_codec::tlp::CplStatus;
 
 /// How what the proxy owns in a function stands: its completion timeout, and whether it uses 10-bit tags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Owned {
     /// It is set.
+    #[default]
     Set,
-    /// It is lost with a reset, and is set when that is over.
+    /// It was lost with a reset, and is set when that is over.
     AfterReset,
     /// The same, and the host uses the function already: it is set at once.
     AtOnce,
@@ -27,26 +28,46 @@ pub(super) enum Owned {
     WhenUsed,
 }
 
-/// The write to a slot's device of what is the proxy's in one of its functions.
+/// A function's last reset by its host or of the whole device, and what is still to come after it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Renewal {
-    /// The function that it is for, or was.
-    function: usize,
-    /// The write's tag and until when it is to be answered.
-    waiting: Option<(u16, Instant)>,
-    /// When a function that was not ready may be asked again.
-    again: Instant,
+    pub(super) owned: Owned,
+    /// Whether the reset may still go on, and when it is over at the latest.
+    pub(super) in_reset: bool,
+    over: Instant,
+    /// The tag of the write of what is the proxy's that is under way.
+    tag: Option<u16>,
+    /// Until when that one is to be answered; or how long there is to be none.
+    at: Instant,
 }
 
 impl Renewal {
-    /// The tag of the write that is under way.
-    pub(super) fn tag(&self) -> Option<u16> {
-        self.waiting.map(|(tag, _)| tag)
+    /// One that begins.
+    pub(super) fn after(over: Instant) -> Self {
+        Self { owned: Owned::AfterReset, in_reset: true, over, ..Self::default() }
     }
 
-    /// Whether a write to this function is under way.
-    pub(super) fn is_for(&self, function: Option<usize>) -> bool {
-        self.waiting.is_some() && function == Some(self.function)
+    pub(super) fn is_over(&self) -> bool {
+        self.owned == Owned::Set && !self.in_reset
+    }
+
+    /// Whether a write is under way.
+    pub(super) fn writes(&self) -> bool {
+        self.tag.is_some()
+    }
+
+    /// Until when a write that is sent now is to be answered. One that comes too early is sent again as
+    /// soon as the reset is over.
+    fn answer_bound(&self, now: Instant) -> Instant {
+        let bound = now + ANSWER_BOUND;
+        if self.in_reset { bound.min(self.over) } else { bound }
+    }
+
+    /// The next write is sent.
+    fn sent(&mut self, now: Instant, tag: u16) {
+        (self.tag, self.at) = (Some(tag), self.answer_bound(now));
+        // A use from here on is one more.
+        self.owned = Owned::AfterReset;
     }
 }
 
@@ -54,41 +75,34 @@ impl BoxRole {
     /// A lent function is being reset by its host.
     pub(super) fn function_is_reset(&mut self, now: Instant, slot: usize, function: usize) {
         let entry = &mut self.slots[slot];
+        entry.forget_before_reset(function);
         entry.functions[function].begin_reset(now + self.config.reset_time);
-        if entry.renewal.is_for(Some(function))
-            && let Some((tag, _)) = entry.renewal.waiting.take()
-        {
-            entry.abandon(tag);
-        }
     }
 
     /// A host turns a function's bus mastering on: to the host its reset is over. What is the proxy's
-    /// is set at once, and not when the longest reset would be over; unless the host has written the
-    /// register, as most do, and what is the proxy's with it.
+    /// is set at once, and not when the longest reset would be over.
     pub(super) fn hurry_renewal(&mut self, now: Instant, slot: usize, function: usize) {
-        let entry = &mut self.slots[slot].functions[function];
-        if entry.owned == Owned::Set || entry.control_2.is_whole() {
-            return;
+        let renewal = &mut self.slots[slot].functions[function].renewal;
+        if renewal.owned != Owned::Set {
+            renewal.owned = Owned::AtOnce;
+            self.renew(now, slot);
         }
-        entry.owned = Owned::AtOnce;
-        self.renew(now, slot);
     }
 
     /// Ends the resets that are over, and sets what is to be set.
     pub(super) fn continue_renewal(&mut self, now: Instant, slot: usize) {
         for function in 0..self.slots[slot].functions.len() {
-            let entry = &mut self.slots[slot].functions[function];
-            if entry.in_reset && entry.reset_over <= now {
-                entry.in_reset = false;
+            let renewal = &mut self.slots[slot].functions[function].renewal;
+            if renewal.in_reset && renewal.over <= now {
+                renewal.in_reset = false;
                 self.end_reset(now, slot, function);
             }
-        }
-        let renewal = &mut self.slots[slot].renewal;
-        if let Some((tag, until)) = renewal.waiting.filter(|(_, until)| *until <= now) {
-            renewal.waiting = None;
-            self.slots[slot].abandon(tag);
-            // Whether the device answers is not seen by a proxy that has stood still itself.
-            self.not_renewed(now, slot, until + STOOD_STILL < now);
+            let Renewal { tag, at, .. } = self.slots[slot].functions[function].renewal;
+            if tag.is_some() && at <= now {
+                self.slots[slot].abandon_renewal(function);
+                // Whether the device answers is not seen by a proxy that has stood still itself.
+                self.not_renewed(now, slot, function, at + STOOD_STILL < now);
+            }
         }
         self.renew(now, slot);
     }
@@ -97,8 +111,6 @@ impl BoxRole {
     fn end_reset(&mut self, now: Instant, slot: usize, function: usize) {
         self.end_void(now, slot, function);
         self.slots[slot].forget_abandoned(function);
-        let tags = &mut self.slots[slot].tags;
-        tags.release_quarantine_where(|request| request.is_for(function));
         self.next_release(now, slot);
     }
 
@@ -112,115 +124,126 @@ impl BoxRole {
         }
     }
 
-    /// Sends the next write, if there is one to send, and room and a tag for it.
-    fn renew(&mut self, now: Instant, slot: usize) {
+    /// Sends the writes that are due, as far as there is room.
+    pub(super) fn renew(&mut self, now: Instant, slot: usize) {
+        let least = self.config.completion_timeout;
         let entry = &mut self.slots[slot];
-        while let Some((function, at)) = entry.next_renewal()
-            && at <= now
-        {
-            let target = &mut entry.functions[function];
+        entry.renewal_waits = false;
+        for function in 0..entry.functions.len() {
+            if entry.next_renewal(function).is_none_or(|at| at > now) {
+                continue;
+            }
+            let target = &entry.functions[function];
             let number = target.number.get() as u8;
-            let least = self.config.completion_timeout;
             let Some(want) = owned_write(&target.facts, least, number, target.control_2) else {
-                target.owned = Owned::Set;
+                entry.functions[function].renewal.owned = Owned::Set;
                 continue;
             };
-            let (id, until) = (id_of(number, target.id), target.answer_bound(now));
-            let request = ToDevice::Own(Some(function));
-            let Some(tag) = entry.tags.insert(now + self.config.completion_bound, request) else {
+            if !entry.has_room_for_renewal() {
+                entry.renewal_waits = true;
                 return;
-            };
-            send(want, tag.index, id, &mut entry.asks);
-            entry.renewal.function = function;
-            entry.renewal.waiting = Some((tag.index, until));
+            }
+            let id = id_of(number, target.id);
+            let deadline = now + ANSWER_BOUND + self.config.completion_bound;
+            let tag = entry.tags.insert(deadline, ToDevice::Own(Some(function)));
+            let tag = tag.expect("room was checked").index;
+            send(want, tag, id, &mut entry.asks);
+            entry.functions[function].renewal.sent(now, tag);
         }
     }
 
-    /// The write under way was answered.
-    pub(super) fn renewal_answered(&mut self, now: Instant, slot: usize, status: CplStatus) {
-        let renewal = &mut self.slots[slot].renewal;
-        let function = renewal.function;
-        renewal.waiting = None;
+    /// The device answered what the proxy asked a function under a tag: the write that is under way, if
+    /// it has that.
+    pub(super) fn renewal_answered(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        function: usize,
+        tag: u16,
+        status: CplStatus,
+    ) {
+        let renewal = &mut self.slots[slot].functions[function].renewal;
+        if renewal.tag != Some(tag) {
+            return;
+        }
+        renewal.tag = None;
         if status == CplStatus::Success {
-            self.slots[slot].functions[function].owned = Owned::Set;
+            renewal.owned = Owned::Set;
             // It answers again, and has forgotten what it was asked before.
             self.end_void(now, slot, function);
         } else {
-            self.not_renewed(now, slot, false);
+            self.not_renewed(now, slot, function, false);
         }
         self.renew(now, slot);
     }
 
     /// The function did not take it: it may not be ready yet.
-    fn not_renewed(&mut self, now: Instant, slot: usize, stood_still: bool) {
-        let entry = &mut self.slots[slot];
-        let function = entry.renewal.function;
-        let target = &mut entry.functions[function];
-        target.owned = Owned::AfterReset;
-        if target.in_reset {
+    fn not_renewed(&mut self, now: Instant, slot: usize, function: usize, stood_still: bool) {
+        let target = &mut self.slots[slot].functions[function];
+        let renewal = &mut target.renewal;
+        let may_be_ready = stood_still || now < renewal.over + self.config.readiness_bound;
+        match (renewal.owned, target.state) {
+            // It is used since.
+            (Owned::AtOnce, _) => {}
             // Its host was too early with it, and so was this.
-        } else if stood_still || now < target.reset_over + self.config.readiness_bound {
-            entry.renewal.again = now + RETRY_PAUSE;
-        } else if target.state == SlotState::Free {
+            _ if renewal.in_reset => {}
+            _ if may_be_ready => renewal.at = now + RETRY_PAUSE,
             // What nobody has is not lent so.
-            self.set_state(slot, function, SlotState::Quarantined);
-        } else {
-            // Its host will find it broken, too.
-            target.owned = Owned::WhenUsed;
+            (_, SlotState::Free) => self.set_state(slot, function, SlotState::Quarantined),
+            _ => renewal.owned = Owned::WhenUsed,
         }
     }
 }
 
 impl Slot {
-    /// The next function that is to be given what is the proxy's, and when. Those that their hosts use go
-    /// first, each kind in turn.
-    fn next_renewal(&self) -> Option<(usize, Instant)> {
-        if self.renewal.waiting.is_some() || self.perst || !self.has_room_for_own() {
+    /// When a function is to be given what is the proxy's next.
+    fn next_renewal(&self, function: usize) -> Option<Instant> {
+        let Function { renewal, state, .. } = &self.functions[function];
+        if renewal.writes() || self.perst || !matches!(state, SlotState::Free | SlotState::Bound) {
             return None;
         }
-        let count = self.functions.len();
-        let in_turn = || (1..=count).map(|step| (self.renewal.function + step) % count);
-        let wants = |f: usize, owned| {
-            let function = &self.functions[f];
-            let lendable = matches!(function.state, SlotState::Free | SlotState::Bound);
-            lendable && function.owned == owned
-        };
-        let used = in_turn().find(|f| wants(*f, Owned::AtOnce)).map(|f| (f, Instant::ZERO));
-        used.or_else(|| {
-            let is_due = |f: &usize| wants(*f, Owned::AfterReset) && !self.functions[*f].in_reset;
-            in_turn().find(is_due).map(|f| (f, self.renewal.again))
-        })
+        match renewal.owned {
+            Owned::AtOnce => Some(Instant::ZERO),
+            Owned::AfterReset if !renewal.in_reset => Some(renewal.at),
+            _ => None,
+        }
+    }
+
+    /// Whether a write has room. The last tag is for what takes a function back, from its host or for
+    /// it: a device that does not answer keeps those that it has.
+    fn has_room_for_renewal(&self) -> bool {
+        self.has_room_for_own() && self.tags.room() > 1
     }
 
     /// When something of this is to be done.
-    pub(super) fn renewal_deadline(&self) -> Option<Instant> {
-        let ends = self.functions.iter().filter(|f| f.in_reset).map(|f| f.reset_over).min();
-        let write = match self.renewal.waiting {
-            Some((_, until)) => Some(until),
-            None if !self.tags.has_room() => None,
-            None => self.next_renewal().map(|(_, at)| at),
-        };
-        ends.into_iter().chain(write).min()
+    pub(super) fn renewal_deadline(&self, first: &mut Earliest) {
+        for (function, Function { renewal, .. }) in self.functions.iter().enumerate() {
+            if renewal.is_over() {
+                continue;
+            }
+            if renewal.in_reset {
+                first.or(Some(renewal.over));
+            }
+            if renewal.writes() {
+                first.or(Some(renewal.at));
+            } else if self.has_room_for_renewal() {
+                first.or(self.next_renewal(function));
+            }
+        }
     }
 
-    /// Whether a reset goes on or something waits to be set after one.
-    pub(super) fn is_renewed(&self) -> bool {
-        self.functions.iter().any(|f| f.in_reset || f.owned != Owned::Set)
+    /// Nobody waits for the write to a function any more.
+    pub(super) fn abandon_renewal(&mut self, function: usize) {
+        if let Some(tag) = self.functions[function].renewal.tag.take() {
+            self.abandon(tag);
+        }
     }
 }
 
 impl Function {
     /// It is being reset: what it knew is gone.
     pub(super) fn begin_reset(&mut self, over: Instant) {
-        (self.in_reset, self.reset_over) = (true, over);
-        (self.owned, self.asleep) = (Owned::AfterReset, false);
+        (self.renewal, self.asleep) = (Renewal::after(over), false);
         self.control_2 = HostControl2::default();
-    }
-
-    /// Until when a write that is sent now is to be answered. One that comes too early is asked again
-    /// as soon as the reset is over.
-    fn answer_bound(&self, now: Instant) -> Instant {
-        let bound = now + ANSWER_BOUND;
-        if self.in_reset { bound.min(self.reset_over) } else { bound }
     }
 }

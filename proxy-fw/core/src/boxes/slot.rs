@@ -4,7 +4,7 @@ use super::config::Access;
 use super::erase::{Erase, Erased};
 use super::hidden::Hidden;
 use super::release::Release;
-use super::renewal::{Owned, Renewal};
+use super::renewal::Renewal;
 use super::{SlotSignal, probe::Probe};
 use crate::control::{InventoryEntry, Name, OperationId, SlotBinding, SlotState};
 use crate::limits::{
@@ -23,8 +23,7 @@ use tlp_codec::ids::{Bdf, BindingKey, OutstandingRef, SlotFunction, SlotId};
 /// in front of it when there is no room.
 pub(super) const EGRESS: usize = DEVICE_OUTSTANDING + 8;
 
-/// Non-posted requests of the proxy itself: the one that is under way, and one before it that the device
-/// did not take in its time.
+/// Non-posted requests of the proxy itself that a device did not take yet. Further ones wait for room.
 const ASKS: usize = 2;
 
 /// Words of a bit for each tag that a function may use.
@@ -53,7 +52,8 @@ pub(super) struct Slot {
     pub(super) tags: Table<ToDevice>,
     pub(super) work: Work,
     pub(super) access: Access,
-    pub(super) renewal: Renewal,
+    /// Whether a function waits for a tag, or for room, to be given what is the proxy's.
+    pub(super) renewal_waits: bool,
     /// Outstanding tables for the functions found by a probe.
     tables: Vec<Table<FromDevice>, SLOT_FUNCTIONS>,
     pub(super) turn: usize,
@@ -62,7 +62,8 @@ pub(super) struct Slot {
     pub(super) errors: [u64; 3],
 }
 
-/// What the proxy is doing with a slot's device on its own account: one thing at a time.
+/// What the proxy is doing with a slot's device on its own account, one thing at a time, and beside it
+/// only what is in [`Renewal`].
 pub(super) enum Work {
     Idle,
     Probe(Probe),
@@ -87,11 +88,7 @@ pub(super) struct Function {
     /// The release that waits for its turn or goes on, and who wants to know.
     pub(super) release: Pending,
     pub(super) release_operation: Option<OperationId>,
-    /// What the proxy owns in it.
-    pub(super) owned: Owned,
-    /// Whether it may still be in a reset, and when the last one is over at the latest.
-    pub(super) in_reset: bool,
-    pub(super) reset_over: Instant,
+    pub(super) renewal: Renewal,
     /// Its host put it into D3hot.
     pub(super) asleep: bool,
     /// What its host has written to its Device Control 2 since the last reset.
@@ -100,29 +97,24 @@ pub(super) struct Function {
     pub(super) erased: Option<Erased>,
 }
 
-/// What a host has written to a function's Device Control 2 since the function was reset.
+/// What a host has written to a function's Device Control 2 since the function was reset, without the
+/// proxy's fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct HostControl2 {
-    /// Bytes of the register that it wrote, and the proxy's fields with them, by bit.
-    written: u8,
-    /// The register, without the proxy's fields.
-    pub(super) value: u16,
-}
+pub(super) struct HostControl2(u16);
 
 impl HostControl2 {
     /// Completion timeout, and 10-Bit Tag Requester Enable: the proxy's.
     pub(super) const OWNED: u16 = 0x101f;
 
-    /// The host wrote the register.
+    /// The host writes the bytes of the register that are enabled.
     pub(super) fn note(&mut self, enables: u8, bytes: [u8; 2]) {
-        self.written |= enables & 0b11;
         let mask = u16::from_le_bytes([0, 1].map(|n| 0xff * (enables >> n & 1)));
-        self.value = (self.value & !mask | u16::from_le_bytes(bytes) & mask) & !Self::OWNED;
+        self.0 = self.0 & !mask | u16::from_le_bytes(bytes) & mask;
     }
 
-    /// Whether what the proxy owns is there with what the host wrote.
-    pub(super) fn is_whole(&self) -> bool {
-        self.written == 0b11
+    /// The register with what is the proxy's set so.
+    pub(super) fn with(self, owned: u16) -> u16 {
+        self.0 & !Self::OWNED | owned
     }
 }
 
@@ -280,7 +272,7 @@ impl Slot {
             tags: Table::new(DEVICE_TAGS),
             work: Work::Idle,
             access: Access::default(),
-            renewal: Renewal::default(),
+            renewal_waits: false,
             tables,
             turn: 0,
             errors: [0; 3],
@@ -304,7 +296,6 @@ impl Slot {
         self.tags.clear();
         self.work = Work::Idle;
         self.access = Access::default();
-        self.renewal = Renewal::default();
         self.errors = [0; 3];
     }
 
@@ -332,9 +323,7 @@ impl Slot {
             tags_in_use: [0; TAG_WORDS],
             release: Pending::Nothing,
             release_operation: None,
-            owned: Owned::Set,
-            in_reset: false,
-            reset_over: Instant::ZERO,
+            renewal: Renewal::default(),
             asleep: false,
             control_2: HostControl2::default(),
             erased: None,
@@ -363,7 +352,6 @@ impl Slot {
         self.egress.clear();
         self.asks.clear();
         self.free_tags(true);
-        self.renewal = Renewal::default();
         self.forget_unbound();
         if self.signals.back() == Some(&signal) {
             // Twice in a row is once.
@@ -411,10 +399,12 @@ impl Slot {
 
     /// A function is reset by its host: what it was asked before it will not answer.
     pub(super) fn forget_before_reset(&mut self, function: usize) {
-        self.tags.for_each(|request| {
-            if let ToDevice::Host { function: asked, void, .. } = request {
-                *void |= *asked == function;
+        self.tags.for_each(|request| match request {
+            ToDevice::Host { function: asked, void, .. } => *void |= *asked == function,
+            ToDevice::Own(asked) if *asked == Some(function) => {
+                *request = ToDevice::Abandoned(*asked);
             }
+            ToDevice::Own(_) | ToDevice::Abandoned(_) => {}
         });
     }
 
@@ -427,17 +417,26 @@ impl Slot {
 
     /// The device is reset before the next TLP comes to it, or was (not `just` now): no late answer can
     /// come under an old tag. Nobody waits for what the proxy asked, or the host of a binding that is
-    /// over; the others' end as their bindings do, and the write of a [`Renewal`] with its answer.
+    /// over; the others' end as their bindings do, and the write of a
+    /// [`Renewal`] with its answer.
     pub(super) fn free_tags(&mut self, just: bool) {
-        let Self { functions, tags, renewal, .. } = self;
+        let Self { functions, tags, .. } = self;
+        let is_own_over = |function: &Option<usize>| {
+            let asked = function.and_then(|function| functions.get(function));
+            just || !asked.is_some_and(|function| function.renewal.writes())
+        };
         // What was asked again was asked after the reset before this one.
-        tags.release_quarantine_where(|request| just || !matches!(request, ToDevice::Abandoned(_)));
+        tags.release_quarantine_where(|request| match request {
+            ToDevice::Host { .. } => true,
+            ToDevice::Own(function) => is_own_over(function),
+            ToDevice::Abandoned(_) => just,
+        });
         let is_over = |request: &ToDevice| match request {
             ToDevice::Host { function, key, .. } => {
                 let binding = &functions[*function].binding;
                 binding.as_ref().is_none_or(|binding| binding.request.key != *key)
             }
-            ToDevice::Own(function) => just || !renewal.is_for(*function),
+            ToDevice::Own(function) => is_own_over(function),
             ToDevice::Abandoned(_) => just,
         };
         while tags.pop_where(AfterExpiry::Free, is_over).is_some() {}
@@ -485,7 +484,7 @@ impl Slot {
         }
         first.or(self.tags.earliest_deadline());
         first.or(self.work_deadline());
-        first.or(self.renewal_deadline());
+        self.renewal_deadline(first);
     }
 
     fn work_deadline(&self) -> Option<Instant> {

@@ -182,7 +182,6 @@ impl BoxRole {
             } else if !planted(Canary::KeepTagsAtFlr) {
                 self.slots[slot].functions[function].forget_requests();
             }
-            self.slots[slot].forget_before_reset(function);
         }
         let register = (packet.tlp_type() == TlpType::CfgRd0).then(|| packet.register());
         let request = ToDevice::Host {

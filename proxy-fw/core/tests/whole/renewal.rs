@@ -3,11 +3,14 @@
 
 use crate::functions::{function, key_of, states, timeouts, two_functions};
 use crate::world::*;
+use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{
-    ControlError, OperationId, PathSet, Reply, Request, SlotState, Term, Window,
+    ControlError, EraseFailure, EraseMethod, EraseRequest, Erasure, FromProxy, OperationId,
+    PathSet, Reply, Request, SlotState, Term, Window,
 };
 use proxy_core::role::Role;
 use std::time::Duration;
+use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
 
 const SET: u8 = 0b1101;
@@ -44,7 +47,15 @@ fn both_reset() -> World {
 
 /// Two functions, of which the second one is lent to a host that never comes.
 fn shared() -> World {
+    shared_of(BoxConfig::default().completion_bound)
+}
+
+/// The same, with a box that waits no longer than that for what a host asked.
+fn shared_of(completion_bound: Duration) -> World {
     let mut world = World::new();
+    world.boxes =
+        BoxRole::new(&BoxConfig { incarnation: 7, completion_bound, ..BoxConfig::default() });
+    world.boxes.set_node(node(BOX));
     world.device = Registers::with_functions(2, true);
     world.insert();
     world.introduce();
@@ -83,19 +94,20 @@ fn functions_that_their_host_uses_at_once_have_what_the_proxies_own() {
 fn a_function_that_is_not_ready_delays_no_other_one() {
     for manner in [NOT_READY, Manner::Refuses(CplStatus::UnsupportedRequest), Manner::Silent] {
         // Used in the reset, and when it should be over.
-        for after in [ms(0), ms(150)] {
+        for after in [ms(1), ms(150)] {
             let mut world = both_reset();
             world.device.apart = Some((0, manner));
-            world.run(after);
             start_using(&mut world, 0);
-            // What is silent is waited for, as long as a reset may take and no longer than an answer.
-            world.run(if manner != Manner::Silent { ms(1) } else { ms(500) });
+            world.run(after);
+            reset(&mut world, 1);
             start_using(&mut world, 1);
             assert_eq!(timeouts(&world), [0, SET], "{manner:?}");
-            world.run(ms(100));
+            // It is lent on, and what it lost is due.
+            reset(&mut world, 1);
+            world.run(ms(110));
             assert_eq!(timeouts(&world), [0, SET], "{manner:?}");
             world.device.apart = None;
-            world.run(ms(500));
+            world.run(ms(600));
             assert_eq!(timeouts(&world), [SET; 2], "{manner:?}");
         }
     }
@@ -145,20 +157,86 @@ fn a_function_that_its_host_has_just_reset_is_taken_back_when_that_is_over() {
     assert_eq!(world.device.signals.len(), signals);
 }
 
-/// The proxy's write is out when the host begins, and comes back.
+/// A write of the proxy's is out when the host begins, and is lost; it is the last one for which the
+/// function has time.
 #[test]
-fn a_use_while_the_proxy_is_refused_is_not_forgotten() {
+fn a_use_while_the_proxys_write_is_out_is_not_forgotten() {
     let mut world = both_reset();
-    world.device.apart = Some((0, Manner::Holds));
-    world.run(ms(110));
-    assert!(world.device.holds());
+    world.device.apart = Some((0, Manner::Silent));
+    world.run(ms(1450));
     world.device.apart = None;
     start_using(&mut world, 0);
-    world.device.answer(NOT_READY);
-    // One that answers so has done it in this model of a device.
-    world.device.put(0x68, 0);
-    world.run(ms(10));
+    assert_eq!(timeouts(&world), [0, SET], "it is waited for still");
+    world.run(ms(500));
     assert_eq!(timeouts(&world), [SET; 2]);
+}
+
+/// The function is reset, and what it was sent before that is not waited for.
+#[test]
+fn a_function_that_is_taken_back_while_the_proxys_write_is_out_is_free() {
+    let mut world = shared();
+    reset(&mut world, 0);
+    world.device.apart = Some((0, Manner::Silent));
+    world.run(ms(1250));
+    world.device.apart = None;
+    take_back(&mut world, 0);
+    world.run(ms(1000));
+    assert_eq!(states(&world), [SlotState::Free, SlotState::Bound]);
+    let lent = world.ask_box(Request::BindSlot(slot_binding(key_of(0, 2))));
+    assert_eq!(lent, Ok(Reply::Done));
+}
+
+/// A host may go on with that, and who asked for the release is not kept waiting.
+#[test]
+fn a_release_that_a_host_puts_off_by_resets_is_answered() {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, true);
+    world.insert();
+    world.introduce();
+    // The host has it all, and this one in no port.
+    let lent = world.ask_box(Request::BindSlot(slot_binding(key_of(1, 1))));
+    assert_eq!(lent, Ok(Reply::Done));
+    world.bind(1);
+    world.assign_buses();
+    let bus_reset = |world: &mut World| {
+        for value in [0x0040_0000_u32, 0] {
+            let tag = world.tag();
+            let tlp = emit(&config_write(tag, bdf(2, 0), 0x3c, &value.to_le_bytes()));
+            world.host.handle_tlp(world.now, &tlp).unwrap();
+            world.turn();
+        }
+    };
+    bus_reset(&mut world);
+    take_back(&mut world, 1);
+    let answered = |world: &World| {
+        let is_answer = |message: &FromProxy| match message {
+            FromProxy::Response { id, result } => {
+                *id == OperationId(77) && *result == Ok(Reply::Slot(SlotState::Releasing))
+            }
+            _ => false,
+        };
+        world.box_messages.iter().any(is_answer)
+    };
+    assert!(!answered(&world));
+    bus_reset(&mut world);
+    assert!(answered(&world));
+}
+
+/// It is reset with the whole device, and is nobody's.
+#[test]
+fn a_quarantined_function_keeps_no_other_one_from_being_erased() {
+    let mut world = shared();
+    world.device.apart = Some((1, Manner::Silent));
+    take_back(&mut world, 1);
+    take_back(&mut world, 0);
+    world.run(ms(5000));
+    assert_eq!(states(&world), [SlotState::Free, SlotState::Quarantined]);
+    let serial = world.boxes.inventory().next().unwrap().serial;
+    let methods = [EraseMethod::SanitizeBlock].into_iter().collect();
+    let request = EraseRequest { key: key_of(0, 2), serial, methods, within_s: 60 };
+    let erased = world.ask_box(Request::Erase(request));
+    // It has nothing that could be erased.
+    assert_eq!(erased, Ok(Reply::Erasure(Erasure::Failed(EraseFailure::NoMeans).into())));
 }
 
 #[test]
@@ -178,46 +256,74 @@ fn a_device_that_is_ready_later_than_a_proxy_waits_has_what_the_proxies_own_when
     }
 }
 
-/// It was sent when the reset was not over yet, and the device answers it all the same.
+/// It was sent when the reset was not over yet, and the device answers it all the same: nothing else has
+/// its tag.
 #[test]
 fn a_write_that_was_too_early_is_answered_late_under_its_tag() {
-    let mut world = both_reset();
-    world.device.apart = Some((0, Manner::Holds));
-    start_using(&mut world, 0);
-    world.run(ms(1000));
-    let unexpected = "box: unexpected completions from devices";
-    while world.device.holds() {
-        world.device.answer(Manner::Answers);
-        world.turn();
-        assert_eq!(world.counter(unexpected), 0);
+    for bound in [ms(30), ms(2000)] {
+        let mut world = shared_of(bound);
+        reset(&mut world, 0);
+        world.device.apart = Some((0, Manner::Holds));
+        start_using(&mut world, 0);
+        world.run(ms(1000));
+        while world.device.holds() {
+            world.device.answer(Manner::Answers);
+            world.turn();
+            assert_eq!(world.counter("box: unexpected completions from devices"), 0);
+        }
+        assert_eq!(timeouts(&world), [SET; 2]);
     }
-    assert_eq!(timeouts(&world), [SET; 2]);
+}
+
+/// Its host asked it after the reset, and its box gave up on the answer; the reset, or what was left of the
+/// time that it may take, ends later.
+#[test]
+fn what_a_function_was_asked_after_its_reset_is_answered_late_under_its_tag() {
+    let mut world = shared_of(ms(30));
+    reset(&mut world, 0);
+    start_using(&mut world, 0);
+    world.run(ms(10));
+    world.device.apart = Some((0, Manner::Holds));
+    let tag = world.tag();
+    let read = Repr::new(Kind::ConfigRead {
+        type1: true,
+        requester: Bdf::default(),
+        tag,
+        destination: function(0),
+        register: 0,
+        first_be: 0xf,
+    });
+    world.host.handle_tlp(world.now, &emit(&read)).unwrap();
+    world.run(ms(200));
+    world.device.answer(Manner::Answers);
+    world.turn();
+    assert_eq!(world.counter("box: unexpected completions from devices"), 0);
+    assert_eq!(world.counter("box: late completions from devices"), 1);
 }
 
 /// The other one is free, and is given what is the proxy's.
 #[test]
 fn a_function_that_comes_back_leaves_what_another_one_is_asked() {
-    let mut world = World::new();
-    world.device = Registers::with_functions(2, true);
-    world.insert();
-    world.introduce();
-    world.bind(1);
-    world.assign_buses();
-    // The host has all that is lent of the device.
-    world.device.apart = Some((1, Manner::Holds));
-    world.config_write(bdf(2, 0), 0x3c, 0x0040_0000);
-    world.config_write(bdf(2, 0), 0x3c, 0);
-    world.run(ms(110));
-    assert!(world.device.holds());
-    take_back(&mut world, 0);
-    world.run(ms(300));
-    assert_eq!(states(&world), [SlotState::Free; 2]);
-    let lend = || Request::BindSlot(slot_binding(key_of(1, 2)));
-    assert_eq!(world.ask_box(lend()), Err(ControlError::Busy));
-    world.device.apart = None;
-    world.device.answer(Manner::Answers);
-    world.turn();
-    assert_eq!(world.counter("box: unexpected completions from devices"), 0);
-    assert_eq!(timeouts(&world), [SET; 2]);
-    assert_eq!(world.ask_box(lend()), Ok(Reply::Done), "what is the proxy's is there");
+    for bound in [ms(30), ms(2000)] {
+        let mut world = shared_of(bound);
+        take_back(&mut world, 1);
+        world.run(ms(500));
+        // The host has all that is lent of the device.
+        world.device.apart = Some((1, Manner::Holds));
+        world.config_write(bdf(2, 0), 0x3c, 0x0040_0000);
+        world.config_write(bdf(2, 0), 0x3c, 0);
+        world.run(ms(110));
+        assert!(world.device.holds());
+        take_back(&mut world, 0);
+        world.run(ms(300));
+        assert_eq!(states(&world), [SlotState::Free; 2]);
+        let lend = || Request::BindSlot(slot_binding(key_of(1, 2)));
+        assert_eq!(world.ask_box(lend()), Err(ControlError::Busy));
+        world.device.apart = None;
+        world.device.answer(Manner::Answers);
+        world.turn();
+        assert_eq!(world.counter("box: unexpected completions from devices"), 0);
+        assert_eq!(timeouts(&world), [SET; 2]);
+        assert_eq!(world.ask_box(lend()), Ok(Reply::Done), "what is the proxy's is there");
+    }
 }

@@ -1,0 +1,427 @@
+//! A device of two functions in a box's slot and the host that has them: what the host asks and resets,
+//! how the device answers, when it is ready again after a reset, what the manager wants, and time.
+//!
+//! Both ends are honest: the device answers what it was asked once or not at all and forgets it with a
+//! reset, the root complex likewise. So whoever gets an answer has asked for it, and it is the right one.
+
+mod device;
+mod host;
+
+use crate::input::Input;
+use core::time::Duration;
+use device::{Device, FUNCTIONS, Manner};
+use host::Root;
+use proxy_core::boxes::{BoxConfig, BoxRole};
+use proxy_core::control::{
+    OperationId, PathSet, Peer, PortBinding, Removal, Request, Share, SlotBinding, SlotState, Term,
+    Window,
+};
+use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::limits::{MAX_FRAME, TLP_BUFFER};
+use proxy_core::link::{ClassSet, LinkConfig};
+use proxy_core::role::Role;
+use proxy_core::switch::SwitchConfig;
+use proxy_core::time::Instant;
+use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
+
+/// Steps of one input; the rest of it is not used.
+const STEPS: usize = 200;
+
+/// How long a function that is used may lack what is its proxy's: another one's answer is waited for.
+const LACKS: Duration = Duration::from_millis(600);
+
+/// Takes steps: which, and what it needs.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    // As a box of slow devices has it, and one of fast ones.
+    let bounds = [Duration::from_secs(2), Duration::from_millis(30)];
+    let mut world = World::new(bounds[usize::from(input.u8() & 1)]);
+    for _ in 0..STEPS {
+        if input.is_empty() {
+            break;
+        }
+        world.step(&mut input);
+    }
+    world.end();
+}
+
+struct World {
+    host: HostRole,
+    boxes: BoxRole,
+    device: Device,
+    root: Root,
+    now: Instant,
+    /// The epoch of each function's binding, while it has one.
+    bound: [Option<Epoch>; FUNCTIONS],
+    epochs: u32,
+    operations: u64,
+    /// Since when a function that is used and answers lacks what is its proxy's.
+    lacks: [Option<Instant>; FUNCTIONS],
+    /// Where a frame or a TLP is.
+    buf: Vec<u8>,
+}
+
+fn node(n: u16) -> NodeId {
+    NodeId::new(n).expect("a node")
+}
+
+fn slot() -> SlotId {
+    SlotId::new(1).expect("a slot")
+}
+
+fn port() -> PortId {
+    PortId::new(0).expect("a port")
+}
+
+impl World {
+    fn new(completion_bound: Duration) -> Self {
+        let link = LinkConfig {
+            channels: 2 * FUNCTIONS,
+            shared_receive: 16,
+            shared_send: 16,
+            ..LinkConfig::default()
+        };
+        let switch = SwitchConfig { ports: 1, ..SwitchConfig::default() };
+        let config = HostConfig {
+            switch,
+            link: link.clone(),
+            peers: 1,
+            recorder: 0,
+            ..HostConfig::default()
+        };
+        let mut host = HostRole::new(&config).expect("a host");
+        let config = BoxConfig {
+            slots: 1,
+            incarnation: 7,
+            link,
+            peers: 1,
+            recorder: 0,
+            completion_bound,
+            ..BoxConfig::default()
+        };
+        let mut boxes = BoxRole::new(&config);
+        host.set_node(node(1));
+        boxes.set_node(node(2));
+        let mut world = Self {
+            host,
+            boxes,
+            device: Device::new(),
+            root: Root::default(),
+            now: Instant::from_nanos(1_000_000),
+            bound: [None; FUNCTIONS],
+            epochs: 0,
+            operations: 0,
+            lacks: [None; FUNCTIONS],
+            buf: vec![0; MAX_FRAME.max(TLP_BUFFER)],
+        };
+        world.introduce();
+        world
+    }
+
+    /// A device that is lent, and buses and windows as an operating system gives them.
+    fn introduce(&mut self) {
+        let peer = |n, incarnation| {
+            let paths = Default::default();
+            Request::SetPeer(Peer { node: node(n), incarnation, paths, mtu: MAX_FRAME as u16 })
+        };
+        self.ask_host(&peer(2, 7));
+        self.ask_box(&peer(1, 1));
+        self.insert();
+        self.run(Duration::from_millis(300));
+        assert_eq!(self.states(), [SlotState::Free; FUNCTIONS], "a device that answers is lent");
+        (0..FUNCTIONS).for_each(|f| self.bind_slot(f));
+        self.bind_port();
+        self.run(Duration::from_millis(50));
+        for tlp in self.root.enumeration() {
+            self.ask_device(&tlp);
+        }
+        self.run(Duration::from_millis(10));
+    }
+
+    fn insert(&mut self) {
+        self.boxes.device_inserted(self.now, slot(), "any".try_into().expect("a short name"));
+    }
+
+    fn states(&self) -> Vec<SlotState> {
+        self.boxes.inventory().map(|entry| entry.state).collect()
+    }
+
+    fn ask_host(&mut self, request: &Request) {
+        self.operations += 1;
+        self.host.handle_control(self.now, OperationId(self.operations), Term(1), request);
+        self.turn();
+    }
+
+    fn ask_box(&mut self, request: &Request) {
+        self.operations += 1;
+        self.boxes.handle_control(self.now, OperationId(self.operations), Term(1), request);
+        self.turn();
+    }
+
+    fn key(function: usize, epoch: Epoch) -> BindingKey {
+        let function = SlotFunction::new(function as u16).expect("a function");
+        BindingKey { slot: slot(), function, epoch }
+    }
+
+    fn bind_slot(&mut self, function: usize) {
+        self.epochs += 1;
+        let epoch = Epoch::new(0, self.epochs).expect("few");
+        let window = Window::everything(node(1), PathSet::FIRST, epoch);
+        self.ask_box(&Request::BindSlot(SlotBinding {
+            key: Self::key(function, epoch),
+            host: node(1),
+            path_set: PathSet::FIRST,
+            share: Share::EVEN,
+            windows: [window].into_iter().collect(),
+        }));
+        if self.states().get(function) == Some(&SlotState::Bound) && self.bound[function].is_none()
+        {
+            self.bound[function] = Some(epoch);
+        }
+    }
+
+    /// All that is bound of the device.
+    fn bind_port(&mut self) {
+        let functions = (0..FUNCTIONS).filter_map(|f| {
+            let key = Self::key(f, self.bound[f]?);
+            Some((key.function, key.epoch))
+        });
+        let binding = PortBinding {
+            port: port(),
+            box_node: node(2),
+            slot: slot(),
+            functions: functions.collect(),
+            path_set: PathSet::FIRST,
+            share: Share::EVEN,
+        };
+        if !binding.functions.is_empty() {
+            self.ask_host(&Request::BindPort(binding));
+        }
+    }
+
+    fn unbind_port(&mut self, mode: Removal) {
+        for epoch in self.bound.into_iter().flatten() {
+            self.ask_host(&Request::UnbindPort {
+                port: port(),
+                box_node: node(2),
+                slot: slot(),
+                epoch,
+                mode,
+            });
+        }
+    }
+
+    fn unbind_slot(&mut self, function: usize) {
+        if let Some(epoch) = self.bound[function] {
+            self.ask_box(&Request::UnbindSlot(Self::key(function, epoch)));
+        }
+    }
+
+    fn ask_device(&mut self, tlp: &[u8]) {
+        if self.host.handle_tlp(self.now, tlp).is_err() {
+            self.root.not_sent(tlp);
+        }
+        self.turn();
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        let what = input.u8();
+        let (function, n) = (usize::from(what >> 4 & 1), usize::from(what >> 5));
+        match what & 0xf {
+            0..=3 => {
+                if let Some(tlp) = self.root.write(function, n, input.u8(), input.u16()) {
+                    self.ask_device(&tlp);
+                }
+            }
+            4 | 5 => {
+                if let Some(tlp) = self.root.read(function, n, input.u8()) {
+                    self.ask_device(&tlp);
+                }
+            }
+            6 | 7 => self.device.set_manner(function, Manner::of(n)),
+            8 => {
+                self.device.answer(n);
+                self.turn();
+            }
+            9 => {
+                let tag = u16::from(input.u8());
+                self.device.ask(function, tag, n);
+                self.turn();
+            }
+            10 => {
+                if let Some(tlp) = self.root.answer(n) {
+                    self.ask_device(&tlp);
+                }
+            }
+            11 => match n {
+                0..=2 => self.bind_slot(function),
+                3 | 4 => self.bind_port(),
+                5 => self.unbind_port(Removal::Force),
+                6 => self.unbind_slot(function),
+                _ => self.ask_box(&Request::Recover(slot())),
+            },
+            12 => match n {
+                0..=4 => self.root.holds = n & 1 != 0,
+                5 => self.device.after_reset = Manner::of(usize::from(input.u8())),
+                6 => {
+                    self.device.pull();
+                    self.boxes.device_removed(self.now, slot());
+                    self.turn();
+                }
+                _ => {
+                    self.device.put_in();
+                    self.insert();
+                    self.turn();
+                }
+            },
+            _ => {
+                let wait = Duration::from_millis(u64::from(input.u8()) << n);
+                self.run(wait);
+            }
+        }
+        self.check_owned();
+        self.check_counters();
+    }
+
+    /// Lets time pass, doing what is due on the way.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.turn();
+        while self.now < end {
+            let timers = [self.host.poll_timeout(), self.boxes.poll_timeout()];
+            let next = timers.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE);
+            self.now = next.max(self.now).min(end);
+            let mut stands = 0;
+            while self.is_due() {
+                self.host.handle_timeout(self.now);
+                self.boxes.handle_timeout(self.now);
+                self.turn();
+                // No clock stands still.
+                self.now = self.now + Duration::from_micros(1);
+                stands += 1;
+                assert!(stands < 100, "what is due is never done");
+            }
+            self.check_owned();
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let timers = [self.host.poll_timeout(), self.boxes.poll_timeout()];
+        timers.into_iter().flatten().any(|due| due <= self.now)
+    }
+
+    /// Moves everything until nothing moves.
+    fn turn(&mut self) {
+        let mut buf = core::mem::take(&mut self.buf);
+        let mut busy = true;
+        while busy {
+            busy = false;
+            while let Some(length) = self.host.poll_tlp(self.now, &mut buf) {
+                busy = true;
+                if let Some(answer) = self.root.take(&buf[..length]) {
+                    let _ = self.host.handle_tlp(self.now, &answer);
+                }
+            }
+            while let Some(out) = self.host.poll_transmit(self.now, &mut buf) {
+                busy = true;
+                self.boxes.handle_frame(self.now, &buf[..out.len]);
+            }
+            while let Some(out) = self.boxes.poll_transmit(self.now, &mut buf) {
+                busy = true;
+                self.host.handle_frame(self.now, &buf[..out.len]);
+            }
+            while let Some(signal) = self.boxes.poll_signal(slot()) {
+                busy = true;
+                self.device.signal(signal);
+            }
+            while let Some(length) = self.boxes.poll_tlp(self.now, slot(), ClassSet::ALL, &mut buf)
+            {
+                busy = true;
+                self.device.take(&buf[..length]);
+            }
+            while let Some(tlp) = self.device.out.front() {
+                if self.boxes.handle_tlp(self.now, slot(), tlp).is_err() {
+                    break;
+                }
+                self.device.out.pop_front();
+                busy = true;
+            }
+            while self.host.poll_control().is_some() || self.boxes.poll_control().is_some() {
+                busy = true;
+            }
+        }
+        self.buf = buf;
+        self.forget_bindings();
+    }
+
+    fn forget_bindings(&mut self) {
+        let states = self.states();
+        for (function, bound) in self.bound.iter_mut().enumerate() {
+            if states.get(function) != Some(&SlotState::Bound) {
+                *bound = None;
+            }
+        }
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let found = self.boxes.counters().find(|(of, _)| *of == name);
+        found.unwrap_or_else(|| panic!("no counter {name:?}")).1
+    }
+
+    /// An honest device is not taken for another one.
+    fn check_counters(&self) {
+        for name in [
+            "box: unexpected completions from devices",
+            "box: completions from devices that do not fit their request",
+            "box: malformed TLPs from devices",
+        ] {
+            assert_eq!(self.counter(name), 0, "{name}");
+        }
+    }
+
+    /// A function that is used has what is its proxy's.
+    fn check_owned(&mut self) {
+        for function in 0..FUNCTIONS {
+            let lent = self.bound[function].is_some();
+            if !lent || !self.device.lacks_what_is_the_proxys(function) {
+                self.lacks[function] = None;
+                continue;
+            }
+            let since = *self.lacks[function].get_or_insert(self.now);
+            assert!(
+                self.now <= since + LACKS,
+                "function {function} has its own completion timeout"
+            );
+        }
+    }
+
+    /// The device comes to itself; then everything is as it should be, and the box has nothing in hand.
+    fn end(&mut self) {
+        self.device.put_in();
+        if self.boxes.inventory().all(|entry| entry.state == SlotState::Empty) {
+            self.insert();
+        }
+        self.device.recover();
+        self.root.holds = false;
+        while let Some(tlp) = self.root.answer(0) {
+            self.ask_device(&tlp);
+        }
+        self.run(Duration::from_secs(8));
+        self.root.assert_nothing_outstanding();
+        self.unbind_port(Removal::Force);
+        (0..FUNCTIONS).for_each(|f| self.unbind_slot(f));
+        // A quarantined device may have to be tried twice: looked at, then reset.
+        for _ in 0..3 {
+            self.run(Duration::from_secs(3));
+            self.ask_box(&Request::Recover(slot()));
+        }
+        self.run(Duration::from_secs(3));
+        self.check_counters();
+        assert_eq!(self.states(), [SlotState::Free; FUNCTIONS], "of a device that answers");
+        for function in 0..FUNCTIONS {
+            assert!(self.device.has_what_is_the_proxys(function), "function {function}");
+        }
+        let in_hand = self.boxes.in_hand();
+        assert_eq!((in_hand.to_devices, in_hand.from_devices), (0, 0));
+    }
+}

@@ -1,0 +1,343 @@
+//! A device that is honest, and slow or silent as it is told.
+
+use proxy_core::boxes::SlotSignal;
+use std::collections::VecDeque;
+use tlp_codec::ids::{Bdf, Tag};
+use tlp_codec::tlp::{ByteEnables, Class, CplStatus, Kind, Packet, Repr, TlpType};
+
+pub(super) const FUNCTIONS: usize = 2;
+
+/// Device Control 2 with a completion timeout of 4 s to 13 s, which is what the proxy wants of a device
+/// that has all ranges.
+const SET: u8 = 0b1101;
+
+/// What a function does with what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    Answers,
+    /// Keeps it, to answer it when it is told to.
+    Holds,
+    /// It is not ready: configuration requests get Configuration Retry Status, others nothing.
+    NotReady,
+    /// It is not ready, or broken, and says nothing.
+    Silent,
+}
+
+impl Manner {
+    pub(super) fn of(n: usize) -> Self {
+        match n & 3 {
+            0 => Self::Answers,
+            1 => Self::Holds,
+            2 => Self::NotReady,
+            _ => Self::Silent,
+        }
+    }
+}
+
+/// What a function's memory and its registers from 0xc0 on hold at an address.
+pub(super) fn coded(address: u64) -> u32 {
+    (address as u32).wrapping_mul(0x9e37_79b1) ^ 0x5a5a_0000
+}
+
+struct Function {
+    config: [u8; 0x100],
+    manner: Manner,
+    held: VecDeque<Vec<u8>>,
+    /// Its reads of the host's memory, by tag: where each begins.
+    asked: [Option<u64>; 256],
+}
+
+impl Function {
+    fn new(number: usize) -> Self {
+        let config = [0; 0x100];
+        let manner = Manner::Answers;
+        let mut function = Self { config, manner, held: VecDeque::new(), asked: [None; 256] };
+        function.reset(number, manner);
+        function
+    }
+
+    fn put(&mut self, at: usize, value: u32) {
+        self.config[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn get(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.config[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    fn reset(&mut self, number: usize, manner: Manner) {
+        self.config.fill(0);
+        self.put(0x00, 0x0001_1d0f);
+        self.put(0x04, 0x0010_0000);
+        self.put(0x08, 0x1200_0001);
+        self.put(0x0c, 0x0080_0000);
+        self.put(0x2c, 0x0001_1d0f);
+        self.put(0x34, 0x40);
+        // PCI Express with function-level reset, and power management without No_Soft_Reset.
+        self.put(0x40, 0x0002_8010);
+        self.put(0x44, 1 << 28 | 1 << 15);
+        self.put(0x64, 0x1f);
+        self.put(0x80, 0x0003_0001);
+        for at in (0xc0..0x100).step_by(4) {
+            self.put(at, coded(((number as u64) << 12) | at as u64));
+        }
+        self.manner = manner;
+        self.held.clear();
+        self.asked = [None; 256];
+    }
+
+    /// Whether that was a reset.
+    fn write(&mut self, at: usize, enables: u8, data: &[u8]) -> bool {
+        let mut anew = false;
+        for (i, byte) in data.iter().enumerate().filter(|(i, _)| enables >> i & 1 != 0) {
+            match at + i {
+                0x49 => anew |= byte & 0x80 != 0,
+                0x84 => {
+                    anew |= self.config[0x84] == 3 && byte & 3 == 0;
+                    self.config[0x84] = if byte & 3 == 3 { 3 } else { self.config[0x84] };
+                }
+                0x11 => self.config[0x11] = byte & 0xf0,
+                at @ (0x04 | 0x05 | 0x12 | 0x13 | 0x68 | 0x69) => self.config[at] = *byte,
+                _ => {}
+            }
+        }
+        anew
+    }
+}
+
+/// The device, which may not be there.
+pub(super) struct Device {
+    functions: [Function; FUNCTIONS],
+    there: bool,
+    perst: bool,
+    /// What a function does after its next resets.
+    pub(super) after_reset: Manner,
+    pub(super) out: VecDeque<Vec<u8>>,
+    bus: Bdf,
+}
+
+impl Device {
+    pub(super) fn new() -> Self {
+        Self {
+            functions: core::array::from_fn(Function::new),
+            there: true,
+            perst: false,
+            after_reset: Manner::Answers,
+            out: VecDeque::new(),
+            bus: Bdf::default(),
+        }
+    }
+
+    fn reset(&mut self) {
+        let manner = self.after_reset;
+        self.functions.iter_mut().enumerate().for_each(|(n, f)| f.reset(n, manner));
+        self.out.clear();
+    }
+
+    pub(super) fn pull(&mut self) {
+        self.there = false;
+        self.perst = false;
+        self.reset();
+    }
+
+    pub(super) fn put_in(&mut self) {
+        self.there = true;
+    }
+
+    pub(super) fn signal(&mut self, signal: SlotSignal) {
+        match signal {
+            SlotSignal::HotReset => self.reset(),
+            SlotSignal::Perst { asserted } => {
+                self.perst = asserted;
+                self.reset();
+            }
+        }
+    }
+
+    /// From now on it answers, and at once.
+    pub(super) fn recover(&mut self) {
+        self.after_reset = Manner::Answers;
+        for function in 0..FUNCTIONS {
+            self.set_manner(function, Manner::Answers);
+        }
+    }
+
+    /// What it holds it answers when it comes to answer, and loses when it falls silent.
+    pub(super) fn set_manner(&mut self, function: usize, manner: Manner) {
+        self.functions[function].manner = manner;
+        let held = core::mem::take(&mut self.functions[function].held);
+        match manner {
+            Manner::Answers => held.iter().for_each(|tlp| self.act(function, tlp)),
+            Manner::Holds => self.functions[function].held = held,
+            Manner::NotReady | Manner::Silent => {}
+        }
+    }
+
+    /// Answers the n-th of what it holds, of both functions.
+    pub(super) fn answer(&mut self, n: usize) {
+        let held =
+            (0..FUNCTIONS).flat_map(|f| (0..self.functions[f].held.len()).map(move |i| (f, i)));
+        let held: Vec<_> = held.collect();
+        if let Some((function, at)) = held.get(n % held.len().max(1)).copied() {
+            let tlp = self.functions[function].held.remove(at).expect("it was counted");
+            self.act(function, &tlp);
+        }
+    }
+
+    /// Reads the host's memory, or writes it.
+    pub(super) fn ask(&mut self, function: usize, tag: u16, n: usize) {
+        let target = &mut self.functions[function];
+        let may_ask = target.manner == Manner::Answers && target.config[0x04] & 4 != 0;
+        if !self.there || self.perst || !may_ask {
+            return;
+        }
+        let requester = Bdf::from_bits(self.bus.bits() & !7 | function as u16);
+        let address = 0x10_0000 + u64::from(tag) * 0x100 + n as u64 * 4;
+        let tlp = if n & 1 == 0 {
+            if target.asked[usize::from(tag)].replace(address).is_some() {
+                // That one is outstanding.
+                return;
+            }
+            emit(Kind::MemRead {
+                requester,
+                tag: Tag::new(tag).expect("a tag"),
+                address,
+                length_dw: 1,
+                enables: ByteEnables::all(1),
+                hint: None,
+                locked: false,
+            })
+        } else {
+            emit(Kind::MemWrite {
+                requester,
+                tag: Tag::new(0).expect("a tag"),
+                address,
+                enables: ByteEnables::all(1),
+                hint: None,
+                data: &[7; 4],
+            })
+        };
+        self.out.push_back(tlp);
+    }
+
+    pub(super) fn take(&mut self, tlp: &[u8]) {
+        let packet = Packet::new_checked(tlp).expect("the box sends TLPs");
+        if !self.there || self.perst {
+            return;
+        }
+        if packet.class() == Some(Class::Completion) {
+            return self.answered(&packet);
+        }
+        let configures = matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0);
+        let number = if configures {
+            usize::from(packet.destination().function().get())
+        } else {
+            let reaches = |f: &Function| u64::from(f.get(0x10)) == packet.address() & !0xfff;
+            self.functions.iter().position(reaches).unwrap_or(FUNCTIONS)
+        };
+        if number >= FUNCTIONS {
+            return self.complete(&packet, CplStatus::UnsupportedRequest, &[]);
+        }
+        match self.functions[number].manner {
+            Manner::Answers => self.act(number, tlp),
+            Manner::Holds => {
+                // A reset is done though its answer is long in coming.
+                if configures && self.resets(number, &packet) {
+                    self.act(number, tlp);
+                } else {
+                    self.functions[number].held.push_back(tlp.to_vec());
+                }
+            }
+            Manner::NotReady if configures => {
+                self.complete(&packet, CplStatus::ConfigRetry, &[]);
+            }
+            Manner::NotReady | Manner::Silent => {}
+        }
+    }
+
+    fn resets(&self, number: usize, packet: &Packet<&[u8]>) -> bool {
+        let mut copy = Function::new(number);
+        copy.config = self.functions[number].config;
+        let at = usize::from(packet.register());
+        packet.tlp_type() == TlpType::CfgWr0
+            && at < 0x100
+            && copy.write(at, packet.byte_enables().first, packet.payload())
+    }
+
+    /// The root complex's answer, or the proxy's: to what was asked, and with what is there.
+    fn answered(&mut self, packet: &Packet<&[u8]>) {
+        let function = usize::from(packet.requester().function().get());
+        let asked = self.functions[function].asked[usize::from(packet.tag().get())].take();
+        let address = asked.expect("nobody asked for it");
+        if packet.status() == CplStatus::Success {
+            assert_eq!(packet.payload(), coded(address).to_le_bytes(), "of something else");
+        }
+    }
+
+    fn act(&mut self, number: usize, tlp: &[u8]) {
+        let packet = Packet::new_checked(tlp).expect("it was kept as it came");
+        let at = usize::from(packet.register());
+        match packet.tlp_type() {
+            TlpType::CfgRd0 => {
+                let value = if at < 0x100 { self.functions[number].get(at) } else { 0 };
+                self.complete(&packet, CplStatus::Success, &value.to_le_bytes());
+            }
+            TlpType::CfgWr0 => {
+                self.bus = packet.destination();
+                let (enables, data) = (packet.byte_enables().first, packet.payload());
+                let anew = at < 0x100 && self.functions[number].write(at, enables, data);
+                self.complete(&packet, CplStatus::Success, &[]);
+                if anew {
+                    let manner = self.after_reset;
+                    self.functions[number].reset(number, manner);
+                }
+            }
+            TlpType::MRd => {
+                let value = coded(packet.address()).to_le_bytes();
+                self.complete(&packet, CplStatus::Success, &value);
+            }
+            // Nothing that is written is read again.
+            _ => {}
+        }
+    }
+
+    fn complete(&mut self, packet: &Packet<&[u8]>, status: CplStatus, data: &[u8]) {
+        if packet.class() != Some(Class::NonPosted) {
+            return;
+        }
+        self.out.push_back(emit(Kind::Completion {
+            completer: self.bus,
+            requester: packet.requester(),
+            tag: packet.tag(),
+            status,
+            bcm: false,
+            byte_count: 4,
+            lower_address: if packet.tlp_type() == TlpType::MRd {
+                packet.address() as u8 & 0x7f
+            } else {
+                0
+            },
+            locked: false,
+            data,
+        }));
+    }
+
+    pub(super) fn has_what_is_the_proxys(&self, function: usize) -> bool {
+        self.functions[function].config[0x68] & 0x1f == SET
+    }
+
+    /// Whether it answers and may ask the host for something, with its own completion timeout.
+    pub(super) fn lacks_what_is_the_proxys(&self, function: usize) -> bool {
+        let answers =
+            self.there && !self.perst && self.functions[function].manner == Manner::Answers;
+        let uses = self.functions[function].config[0x04] & 4 != 0;
+        answers && uses && !self.has_what_is_the_proxys(function)
+    }
+}
+
+pub(super) fn emit(kind: Kind<'_>) -> Vec<u8> {
+    let repr = Repr::new(kind);
+    let mut tlp = vec![0; repr.buffer_len()];
+    let length = repr.emit(&mut tlp).expect("a right TLP");
+    tlp.truncate(length);
+    tlp
+}
