@@ -20,14 +20,14 @@ use proxy_core::host::{HostConfig, HostRole};
 use proxy_core::limits::{MAX_FRAME, TLP_BUFFER};
 use proxy_core::link::{ClassSet, LinkConfig};
 use proxy_core::role::Role;
-use proxy_core::switch::SwitchConfig;
+use proxy_core::switch::{ResetKind, SwitchConfig};
 use proxy_core::time::Instant;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
 
 /// Steps of one input; the rest of it is not used.
 const STEPS: usize = 200;
 
-/// How long a function that is used may lack what is its proxy's: another one's answer is waited for.
+/// How long a function that is used may lack what is its proxy's, if it left a write of that unanswered.
 const LACKS: Duration = Duration::from_millis(600);
 
 /// Takes steps: which, and what it needs.
@@ -132,9 +132,7 @@ impl World {
         (0..FUNCTIONS).for_each(|f| self.bind_slot(f));
         self.bind_port();
         self.run(Duration::from_millis(50));
-        for tlp in self.root.enumeration() {
-            self.ask_device(&tlp);
-        }
+        self.enumerate();
         self.run(Duration::from_millis(10));
     }
 
@@ -261,7 +259,9 @@ impl World {
                 _ => self.ask_box(&Request::Recover(slot())),
             },
             12 => match n {
-                0..=4 => self.root.holds = n & 1 != 0,
+                0..=2 => self.root.holds = n & 1 != 0,
+                3 => self.reset(ResetKind::Hot),
+                4 => self.reset(ResetKind::Fundamental),
                 5 => self.device.after_reset = Manner::of(usize::from(input.u8())),
                 6 => {
                     self.device.pull();
@@ -281,6 +281,20 @@ impl World {
         }
         self.check_owned();
         self.check_counters();
+    }
+
+    /// The root complex is reset, and the operating system begins anew.
+    fn reset(&mut self, kind: ResetKind) {
+        self.host.handle_reset(self.now, kind);
+        self.turn();
+        self.root = Root::default();
+        self.enumerate();
+    }
+
+    fn enumerate(&mut self) {
+        for tlp in self.root.enumeration() {
+            self.ask_device(&tlp);
+        }
     }
 
     /// Lets time pass, doing what is due on the way.
@@ -388,10 +402,8 @@ impl World {
                 continue;
             }
             let since = *self.lacks[function].get_or_insert(self.now);
-            assert!(
-                self.now <= since + LACKS,
-                "function {function} has its own completion timeout"
-            );
+            let most = if self.device.is_prompt(function) { Duration::ZERO } else { LACKS };
+            assert!(self.now <= since + most, "function {function} has its own completion timeout");
         }
     }
 

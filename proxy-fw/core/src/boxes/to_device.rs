@@ -94,6 +94,13 @@ impl BoxRole {
             // Those that are out of use come back with a reset only, for which nothing has to wait.
             let hopeless = no_tag && tags.live() == 0;
             let waits = hopeless && self.last_resort_waits(slot, function, target, room);
+            if !self.slots[slot].functions[function].renewal.is_over() && self.is_used_next(target)
+            {
+                self.hurry_renewal(now, slot, function);
+                if let Ok(length) = self.poll_own(slot, room, buf) {
+                    return Some(length);
+                }
+            }
             let link = self.node.link(target.peer);
             if hopeless && !waits && link.can_send(target.channel, Class::Completion) {
                 ready = ready.with(Class::NonPosted);
@@ -196,9 +203,6 @@ impl BoxRole {
         let deadline = now + self.config.completion_bound;
         let tag = self.slots[slot].tags.insert(deadline, request).expect("room was checked");
         let tag = Tag::new(tag.index).expect("device-side tags have 8 bits");
-        if turns_bus_master_on(&packet) {
-            self.hurry_renewal(now, slot, function);
-        }
         rewrite(&mut packet, |packet| {
             self.keep_owned_fields(slot, function, packet);
             packet.set_tag(tag);
@@ -231,6 +235,15 @@ impl BoxRole {
             && first
                 .and_then(|tlp| Packet::new_checked(tlp).ok())
                 .is_some_and(|packet| self.is_last_resort(slot, function, &packet))
+    }
+
+    /// Whether the next request of its host turns a function's bus mastering on. What is the proxy's goes
+    /// in front of that: the function may ask for something at once.
+    fn is_used_next(&self, target: Target) -> bool {
+        let link = self.node.link_of(target.peer);
+        let next = link.first_received(target.channel, Class::NonPosted);
+        let next = next.and_then(|tlp| Packet::new_checked(tlp).ok());
+        next.is_some_and(|packet| turns_bus_master_on(&packet))
     }
 
     /// Whether a request is a write that begins a function-level reset (Device Control bit 15).
@@ -334,7 +347,7 @@ impl Function {
 }
 
 /// Whether a request is a write that turns bus mastering on (Command bit 2).
-fn turns_bus_master_on(packet: &Packet<&mut [u8]>) -> bool {
+fn turns_bus_master_on<T: AsRef<[u8]>>(packet: &Packet<T>) -> bool {
     packet.tlp_type() == TlpType::CfgWr0
         && !packet.is_poisoned()
         && packet.register() == 0x04

@@ -90,6 +90,23 @@ fn functions_that_their_host_uses_at_once_have_what_the_proxies_own() {
     assert_eq!(timeouts(&world), [SET; 2]);
 }
 
+/// The function may ask for something as soon as it may.
+#[test]
+fn what_is_the_proxys_is_there_before_a_function_is_used() {
+    let mut world = both_reset();
+    world.device.received.clear();
+    start_using(&mut world, 0);
+    let registers =
+        world.device.received.iter().map(|tlp| Packet::new_checked(&tlp[..]).unwrap().register());
+    assert_eq!(registers.collect::<Vec<_>>(), [0x68, 0x04]);
+    // Whatever comes of the first one.
+    reset(&mut world, 0);
+    world.device.received.clear();
+    world.device.apart = Some((0, Manner::Holds));
+    start_using(&mut world, 0);
+    assert_eq!(world.device.received.len(), 2, "the host does not wait for the proxy's answer");
+}
+
 #[test]
 fn a_function_that_is_not_ready_delays_no_other_one() {
     for manner in [NOT_READY, Manner::Refuses(CplStatus::UnsupportedRequest), Manner::Silent] {

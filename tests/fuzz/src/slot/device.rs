@@ -15,7 +15,7 @@ const SET: u8 = 0b1101;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     Answers,
-    /// Keeps it, to answer it when it is told to.
+    /// Does it, and answers when it is told to.
     Holds,
     /// It is not ready: configuration requests get Configuration Retry Status, others nothing.
     NotReady,
@@ -42,6 +42,9 @@ pub(super) fn coded(address: u64) -> u32 {
 struct Function {
     config: [u8; 0x100],
     manner: Manner,
+    /// Whether it answered at once whatever it was asked since its last reset.
+    prompt: bool,
+    /// Its answers that it keeps.
     held: VecDeque<Vec<u8>>,
     /// Its reads of the host's memory, by tag: where each begins.
     asked: [Option<u64>; 256],
@@ -51,7 +54,8 @@ impl Function {
     fn new(number: usize) -> Self {
         let config = [0; 0x100];
         let manner = Manner::Answers;
-        let mut function = Self { config, manner, held: VecDeque::new(), asked: [None; 256] };
+        let (held, asked) = (VecDeque::new(), [None; 256]);
+        let mut function = Self { config, manner, prompt: true, held, asked };
         function.reset(number, manner);
         function
     }
@@ -80,7 +84,7 @@ impl Function {
         for at in (0xc0..0x100).step_by(4) {
             self.put(at, coded(((number as u64) << 12) | at as u64));
         }
-        self.manner = manner;
+        (self.manner, self.prompt) = (manner, manner == Manner::Answers);
         self.held.clear();
         self.asked = [None; 256];
     }
@@ -161,25 +165,25 @@ impl Device {
         }
     }
 
-    /// What it holds it answers when it comes to answer, and loses when it falls silent.
+    /// What it keeps it says when it comes to answer, and loses when it falls silent.
     pub(super) fn set_manner(&mut self, function: usize, manner: Manner) {
-        self.functions[function].manner = manner;
-        let held = core::mem::take(&mut self.functions[function].held);
+        let function = &mut self.functions[function];
+        function.manner = manner;
+        function.prompt &= manner == Manner::Answers;
         match manner {
-            Manner::Answers => held.iter().for_each(|tlp| self.act(function, tlp)),
-            Manner::Holds => self.functions[function].held = held,
-            Manner::NotReady | Manner::Silent => {}
+            Manner::Answers => self.out.extend(function.held.drain(..)),
+            Manner::Holds => {}
+            Manner::NotReady | Manner::Silent => function.held.clear(),
         }
     }
 
-    /// Answers the n-th of what it holds, of both functions.
+    /// Says the n-th of the answers that it keeps, of both functions.
     pub(super) fn answer(&mut self, n: usize) {
         let held =
             (0..FUNCTIONS).flat_map(|f| (0..self.functions[f].held.len()).map(move |i| (f, i)));
         let held: Vec<_> = held.collect();
         if let Some((function, at)) = held.get(n % held.len().max(1)).copied() {
-            let tlp = self.functions[function].held.remove(at).expect("it was counted");
-            self.act(function, &tlp);
+            self.out.extend(self.functions[function].held.remove(at));
         }
     }
 
@@ -193,10 +197,11 @@ impl Device {
         let requester = Bdf::from_bits(self.bus.bits() & !7 | function as u16);
         let address = 0x10_0000 + u64::from(tag) * 0x100 + n as u64 * 4;
         let tlp = if n & 1 == 0 {
-            if target.asked[usize::from(tag)].replace(address).is_some() {
-                // That one is outstanding.
+            let asked = &mut target.asked[usize::from(tag)];
+            if asked.is_some() {
                 return;
             }
+            *asked = Some(address);
             emit(Kind::MemRead {
                 requester,
                 tag: Tag::new(tag).expect("a tag"),
@@ -234,33 +239,17 @@ impl Device {
             let reaches = |f: &Function| u64::from(f.get(0x10)) == packet.address() & !0xfff;
             self.functions.iter().position(reaches).unwrap_or(FUNCTIONS)
         };
-        if number >= FUNCTIONS {
-            return self.complete(&packet, CplStatus::UnsupportedRequest, &[]);
-        }
-        match self.functions[number].manner {
-            Manner::Answers => self.act(number, tlp),
-            Manner::Holds => {
-                // A reset is done though its answer is long in coming.
-                if configures && self.resets(number, &packet) {
-                    self.act(number, tlp);
-                } else {
-                    self.functions[number].held.push_back(tlp.to_vec());
-                }
-            }
+        let unsupported = CplStatus::UnsupportedRequest;
+        let Some(function) = self.functions.get(number) else {
+            return self.out.extend(self.completion(&packet, unsupported, &[]));
+        };
+        match function.manner {
+            Manner::Answers | Manner::Holds => self.act(number, &packet),
             Manner::NotReady if configures => {
-                self.complete(&packet, CplStatus::ConfigRetry, &[]);
+                self.out.extend(self.completion(&packet, CplStatus::ConfigRetry, &[]));
             }
             Manner::NotReady | Manner::Silent => {}
         }
-    }
-
-    fn resets(&self, number: usize, packet: &Packet<&[u8]>) -> bool {
-        let mut copy = Function::new(number);
-        copy.config = self.functions[number].config;
-        let at = usize::from(packet.register());
-        packet.tlp_type() == TlpType::CfgWr0
-            && at < 0x100
-            && copy.write(at, packet.byte_enables().first, packet.payload())
     }
 
     /// The root complex's answer, or the proxy's: to what was asked, and with what is there.
@@ -273,56 +262,71 @@ impl Device {
         }
     }
 
-    fn act(&mut self, number: usize, tlp: &[u8]) {
-        let packet = Packet::new_checked(tlp).expect("it was kept as it came");
+    fn act(&mut self, number: usize, packet: &Packet<&[u8]>) {
         let at = usize::from(packet.register());
-        match packet.tlp_type() {
+        let mut anew = false;
+        let word;
+        let data: &[u8] = match packet.tlp_type() {
             TlpType::CfgRd0 => {
                 let value = if at < 0x100 { self.functions[number].get(at) } else { 0 };
-                self.complete(&packet, CplStatus::Success, &value.to_le_bytes());
+                word = value.to_le_bytes();
+                &word
             }
             TlpType::CfgWr0 => {
                 self.bus = packet.destination();
-                let (enables, data) = (packet.byte_enables().first, packet.payload());
-                let anew = at < 0x100 && self.functions[number].write(at, enables, data);
-                self.complete(&packet, CplStatus::Success, &[]);
-                if anew {
-                    let manner = self.after_reset;
-                    self.functions[number].reset(number, manner);
-                }
+                let enables = packet.byte_enables().first;
+                anew = at < 0x100 && self.functions[number].write(at, enables, packet.payload());
+                &[]
             }
             TlpType::MRd => {
-                let value = coded(packet.address()).to_le_bytes();
-                self.complete(&packet, CplStatus::Success, &value);
+                word = coded(packet.address()).to_le_bytes();
+                &word
             }
             // Nothing that is written is read again.
-            _ => {}
+            _ => return,
+        };
+        let answer = self.completion(packet, CplStatus::Success, data);
+        let function = &mut self.functions[number];
+        // That of a reset comes before the reset.
+        if function.manner == Manner::Holds && !anew {
+            function.held.extend(answer);
+        } else {
+            self.out.extend(answer);
+        }
+        if anew {
+            function.reset(number, self.after_reset);
         }
     }
 
-    fn complete(&mut self, packet: &Packet<&[u8]>, status: CplStatus, data: &[u8]) {
-        if packet.class() != Some(Class::NonPosted) {
-            return;
-        }
-        self.out.push_back(emit(Kind::Completion {
-            completer: self.bus,
-            requester: packet.requester(),
-            tag: packet.tag(),
-            status,
-            bcm: false,
-            byte_count: 4,
-            lower_address: if packet.tlp_type() == TlpType::MRd {
-                packet.address() as u8 & 0x7f
-            } else {
-                0
-            },
-            locked: false,
-            data,
-        }));
+    fn completion(
+        &self,
+        packet: &Packet<&[u8]>,
+        status: CplStatus,
+        data: &[u8],
+    ) -> Option<Vec<u8>> {
+        let reads = packet.tlp_type() == TlpType::MRd;
+        (packet.class() == Some(Class::NonPosted)).then(|| {
+            emit(Kind::Completion {
+                completer: self.bus,
+                requester: packet.requester(),
+                tag: packet.tag(),
+                status,
+                bcm: false,
+                byte_count: 4,
+                lower_address: if reads { packet.address() as u8 & 0x7f } else { 0 },
+                locked: false,
+                data,
+            })
+        })
     }
 
     pub(super) fn has_what_is_the_proxys(&self, function: usize) -> bool {
         self.functions[function].config[0x68] & 0x1f == SET
+    }
+
+    /// Whether it answered at once whatever it was asked since its last reset.
+    pub(super) fn is_prompt(&self, function: usize) -> bool {
+        self.functions[function].prompt
     }
 
     /// Whether it answers and may ask the host for something, with its own completion timeout.
