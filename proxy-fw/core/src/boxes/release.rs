@@ -107,12 +107,12 @@ impl BoxRole {
             self.send_access(now, slot);
             let entry = &mut self.slots[slot];
             let tag = entry.access.tag();
-            let Some(got) = entry.access.poll(now) else {
-                if let Some(tag) = tag.filter(|_| entry.access.tag().is_none()) {
-                    entry.abandon(tag);
-                }
-                return;
-            };
+            let got = entry.access.poll(now);
+            // It was not answered in its time: whatever comes of it now is not for what is asked next.
+            if let Some(tag) = tag.filter(|_| entry.access.tag().is_none()) {
+                entry.abandon(tag);
+            }
+            let Some(got) = got else { return };
             match core::mem::replace(&mut self.slots[slot].work, Work::Idle) {
                 Work::Idle => return,
                 Work::Probe(probe) => self.continue_probe(now, slot, probe, got),

@@ -39,6 +39,10 @@ pub(super) struct Renewal {
     tag: Option<u16>,
     /// Until when that one is to be answered; or how long there is to be none.
     at: Instant,
+    /// Whether the host has begun to use it since that was sent.
+    used_since: bool,
+    /// Whether what is the proxy's went in front of the host's next request.
+    pub(super) in_front: bool,
 }
 
 impl Renewal {
@@ -63,11 +67,19 @@ impl Renewal {
         if self.in_reset { bound.min(self.over) } else { bound }
     }
 
+    /// The host begins to use the function.
+    fn hurry(&mut self) {
+        self.in_front = true;
+        if self.writes() {
+            self.used_since = true;
+        } else {
+            (self.owned, self.at) = (Owned::AtOnce, Instant::ZERO);
+        }
+    }
+
     /// The next write is sent.
     fn sent(&mut self, now: Instant, tag: u16) {
-        (self.tag, self.at) = (Some(tag), self.answer_bound(now));
-        // A use from here on is one more.
-        self.owned = Owned::AfterReset;
+        (self.tag, self.at, self.used_since) = (Some(tag), self.answer_bound(now), false);
     }
 }
 
@@ -79,12 +91,12 @@ impl BoxRole {
         entry.functions[function].begin_reset(now + self.config.reset_time);
     }
 
-    /// A host turns a function's bus mastering on: to the host its reset is over. What is the proxy's
-    /// is set at once, and not when the longest reset would be over.
+    /// A host is about to turn a function's bus mastering on: to the host its reset is over. What is the
+    /// proxy's is set at once, and not when the longest reset would be over.
     pub(super) fn hurry_renewal(&mut self, now: Instant, slot: usize, function: usize) {
         let renewal = &mut self.slots[slot].functions[function].renewal;
-        if renewal.owned != Owned::Set {
-            renewal.owned = Owned::AtOnce;
+        if renewal.owned != Owned::Set && !renewal.in_front {
+            renewal.hurry();
             self.renew(now, slot);
         }
     }
@@ -109,17 +121,17 @@ impl BoxRole {
 
     /// A function's reset is over: what it was asked before never comes.
     fn end_reset(&mut self, now: Instant, slot: usize, function: usize) {
-        self.end_void(now, slot, function);
+        let tags = &mut self.slots[slot].tags;
+        tags.release_quarantine_where(|request| request.is_void(function));
+        self.end_void(now, slot, function, AfterExpiry::Free);
         self.slots[slot].forget_abandoned(function);
         self.next_release(now, slot);
     }
 
-    /// Ends what a function was asked before its reset, which is over: the tags are free again, and
-    /// the host is told.
-    fn end_void(&mut self, now: Instant, slot: usize, function: usize) {
+    /// Ends what a function was asked before its reset: the host is told.
+    fn end_void(&mut self, now: Instant, slot: usize, function: usize, tags: AfterExpiry) {
         let is_void = |request: &ToDevice| request.is_void(function);
-        self.slots[slot].tags.release_quarantine_where(is_void);
-        while let Some((_, request)) = self.slots[slot].tags.pop_where(AfterExpiry::Free, is_void) {
+        while let Some((_, request)) = self.slots[slot].tags.pop_where(tags, is_void) {
             self.refuse_expired(now, slot, request);
         }
     }
@@ -162,15 +174,14 @@ impl BoxRole {
         tag: u16,
         status: CplStatus,
     ) {
-        let renewal = &mut self.slots[slot].functions[function].renewal;
-        if renewal.tag != Some(tag) {
-            return;
-        }
+        let known = self.slots[slot].functions.get_mut(function).map(|found| &mut found.renewal);
+        let Some(renewal) = known.filter(|renewal| renewal.tag == Some(tag)) else { return };
         renewal.tag = None;
         if status == CplStatus::Success {
             renewal.owned = Owned::Set;
-            // It answers again, and has forgotten what it was asked before.
-            self.end_void(now, slot, function);
+            // It answers again, and has forgotten what it was asked before. What it said of that may
+            // still be on its way.
+            self.end_void(now, slot, function, AfterExpiry::Quarantine);
         } else {
             self.not_renewed(now, slot, function, false);
         }
@@ -182,15 +193,16 @@ impl BoxRole {
         let target = &mut self.slots[slot].functions[function];
         let renewal = &mut target.renewal;
         let may_be_ready = stood_still || now < renewal.over + self.config.readiness_bound;
-        match (renewal.owned, target.state) {
-            // It is used since.
-            (Owned::AtOnce, _) => {}
-            // Its host was too early with it, and so was this.
-            _ if renewal.in_reset => {}
-            _ if may_be_ready => renewal.at = now + RETRY_PAUSE,
+        renewal.at = now + RETRY_PAUSE;
+        if core::mem::take(&mut renewal.used_since) {
+            renewal.owned = Owned::AtOnce;
+        } else if may_be_ready {
+            // Its host was too early with it, or it takes its time.
+        } else if target.state == SlotState::Free {
             // What nobody has is not lent so.
-            (_, SlotState::Free) => self.set_state(slot, function, SlotState::Quarantined),
-            _ => renewal.owned = Owned::WhenUsed,
+            self.set_state(slot, function, SlotState::Quarantined);
+        } else {
+            renewal.owned = Owned::WhenUsed;
         }
     }
 }
@@ -203,7 +215,7 @@ impl Slot {
             return None;
         }
         match renewal.owned {
-            Owned::AtOnce => Some(Instant::ZERO),
+            Owned::AtOnce => Some(renewal.at),
             Owned::AfterReset if !renewal.in_reset => Some(renewal.at),
             _ => None,
         }
@@ -212,7 +224,7 @@ impl Slot {
     /// Whether a write has room. The last tag is for what takes a function back, from its host or for
     /// it: a device that does not answer keeps those that it has.
     fn has_room_for_renewal(&self) -> bool {
-        self.has_room_for_own() && self.tags.room() > 1
+        self.asks.room() > 0 && self.tags.room() > 1
     }
 
     /// When something of this is to be done.

@@ -1,6 +1,7 @@
 //! TLPs from hosts towards a device.
 
 use super::BoxRole;
+use super::renewal::Owned;
 use super::slot::{Function, HostControl2, Slot, ToDevice, Work};
 use crate::canaries::{Canary, planted};
 use crate::link::{ClassSet, Taken};
@@ -94,7 +95,8 @@ impl BoxRole {
             // Those that are out of use come back with a reset only, for which nothing has to wait.
             let hopeless = no_tag && tags.live() == 0;
             let waits = hopeless && self.last_resort_waits(slot, function, target, room);
-            if !self.slots[slot].functions[function].renewal.is_over() && self.is_used_next(target)
+            if self.slots[slot].functions[function].renewal.owned != Owned::Set
+                && self.is_used_next(slot, function, target)
             {
                 self.hurry_renewal(now, slot, function);
                 if let Ok(length) = self.poll_own(slot, room, buf) {
@@ -168,6 +170,7 @@ impl BoxRole {
             self.counters.malformed_from_host += 1;
             return false;
         };
+        self.slots[slot].functions[function].renewal.in_front = false;
         let own = self.slots[slot].functions[function].number.get();
         let configures = matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0);
         if configures && u16::from(packet.destination().routed_function()) != own {
@@ -239,11 +242,15 @@ impl BoxRole {
 
     /// Whether the next request of its host turns a function's bus mastering on. What is the proxy's goes
     /// in front of that: the function may ask for something at once.
-    fn is_used_next(&self, target: Target) -> bool {
+    fn is_used_next(&self, slot: usize, function: usize, target: Target) -> bool {
         let link = self.node.link_of(target.peer);
         let next = link.first_received(target.channel, Class::NonPosted);
         let next = next.and_then(|tlp| Packet::new_checked(tlp).ok());
-        next.is_some_and(|packet| turns_bus_master_on(&packet))
+        let number = self.slots[slot].functions[function].number.get();
+        next.is_some_and(|packet| {
+            turns_bus_master_on(&packet)
+                && u16::from(packet.destination().routed_function()) == number
+        })
     }
 
     /// Whether a request is a write that begins a function-level reset (Device Control bit 15).

@@ -30,7 +30,7 @@ pub(crate) fn two_functions(flr: bool) -> World {
 }
 
 /// The same, of a device that was made different.
-fn make_two_functions(world: &mut World, flr: bool) {
+pub(crate) fn make_two_functions(world: &mut World, flr: bool) {
     let capabilities_2 = world.device.capabilities_2;
     world.device = Registers::with_functions(2, flr);
     world.device.capabilities_2 = capabilities_2;

@@ -1,19 +1,22 @@
 //! Functions of one device that are reset and used beside one another: each has what is the proxies' when
 //! its host uses it, whatever the others do.
 
-use crate::functions::{function, key_of, states, timeouts, two_functions};
+use crate::functions::{function, key_of, make_two_functions, states, timeouts, two_functions};
 use crate::world::*;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{
     ControlError, EraseFailure, EraseMethod, EraseRequest, Erasure, FromProxy, OperationId,
     PathSet, Reply, Request, SlotState, Term, Window,
 };
+use proxy_core::limits::{DEVICE_TAGS, HOST_OUTSTANDING};
 use proxy_core::role::Role;
 use std::time::Duration;
 use tlp_codec::ids::*;
 use tlp_codec::tlp::*;
 
 const SET: u8 = 0b1101;
+/// As long as a box on a card waits for what a host asked.
+const SOON: Duration = Duration::from_millis(30);
 const NOT_READY: Manner = Manner::Refuses(CplStatus::ConfigRetry);
 
 fn ms(n: u64) -> Duration {
@@ -50,12 +53,18 @@ fn shared() -> World {
     shared_of(BoxConfig::default().completion_bound)
 }
 
+/// A box that waits no longer than that for what a host asked.
+fn bounded(completion_bound: Duration) -> World {
+    let mut world = World::new();
+    let config = BoxConfig { incarnation: 7, completion_bound, ..BoxConfig::default() };
+    world.boxes = BoxRole::new(&config);
+    world.boxes.set_node(node(BOX));
+    world
+}
+
 /// The same, with a box that waits no longer than that for what a host asked.
 fn shared_of(completion_bound: Duration) -> World {
-    let mut world = World::new();
-    world.boxes =
-        BoxRole::new(&BoxConfig { incarnation: 7, completion_bound, ..BoxConfig::default() });
-    world.boxes.set_node(node(BOX));
+    let mut world = bounded(completion_bound);
     world.device = Registers::with_functions(2, true);
     world.insert();
     world.introduce();
@@ -277,7 +286,7 @@ fn a_device_that_is_ready_later_than_a_proxy_waits_has_what_the_proxies_own_when
 /// its tag.
 #[test]
 fn a_write_that_was_too_early_is_answered_late_under_its_tag() {
-    for bound in [ms(30), ms(2000)] {
+    for bound in [SOON, ms(2000)] {
         let mut world = shared_of(bound);
         reset(&mut world, 0);
         world.device.apart = Some((0, Manner::Holds));
@@ -296,7 +305,7 @@ fn a_write_that_was_too_early_is_answered_late_under_its_tag() {
 /// time that it may take, ends later.
 #[test]
 fn what_a_function_was_asked_after_its_reset_is_answered_late_under_its_tag() {
-    let mut world = shared_of(ms(30));
+    let mut world = shared_of(SOON);
     reset(&mut world, 0);
     start_using(&mut world, 0);
     world.run(ms(10));
@@ -321,7 +330,7 @@ fn what_a_function_was_asked_after_its_reset_is_answered_late_under_its_tag() {
 /// The other one is free, and is given what is the proxy's.
 #[test]
 fn a_function_that_comes_back_leaves_what_another_one_is_asked() {
-    for bound in [ms(30), ms(2000)] {
+    for bound in [SOON, ms(2000)] {
         let mut world = shared_of(bound);
         take_back(&mut world, 1);
         world.run(ms(500));
@@ -343,4 +352,101 @@ fn a_function_that_comes_back_leaves_what_another_one_is_asked() {
         assert_eq!(timeouts(&world), [SET; 2]);
         assert_eq!(world.ask_box(lend()), Ok(Reply::Done), "what is the proxy's is there");
     }
+}
+
+/// A host reads memory of the device, and does not wait for the answers.
+fn read_much(world: &mut World, many: usize) {
+    for _ in 0..many {
+        let tag = world.tag();
+        let tlp = emit(&Repr::new(mem_read(bdf(0, 0), tag.get(), FIRST_WINDOW, 1)));
+        world.host.handle_tlp(world.now, &tlp).unwrap();
+        world.turn();
+    }
+}
+
+/// A device leaves unanswered what it is asked, under all tags but so many.
+fn use_up_tags(world: &mut World, but: usize) {
+    world.device.manner = Manner::Silent;
+    for read in 0..DEVICE_TAGS - but {
+        if read % (HOST_OUTSTANDING / 2) == 0 {
+            world.run(SOON + ms(1));
+        }
+        read_much(world, 1);
+    }
+    world.run(SOON + ms(1));
+    world.device.manner = Manner::Answers;
+    world.forget_the_past();
+}
+
+/// Registers of a function that it was asked to write, by anybody.
+fn written(world: &World, number: u8) -> Vec<u16> {
+    let packets = world.device.received.iter().map(|tlp| Packet::new_checked(&tlp[..]).unwrap());
+    let to = packets.filter(|packet| packet.tlp_type() == TlpType::CfgWr0);
+    let to = to.filter(|packet| packet.destination().function().get() == number);
+    to.map(|packet| packet.register()).collect()
+}
+
+/// The host has more waiting than there are tags.
+#[test]
+fn a_function_that_waits_for_a_tag_gets_the_next_one() {
+    let mut world = shared_of(SOON);
+    take_back(&mut world, 1);
+    world.run(ms(500));
+    for value in [0x0040_0000, 0] {
+        world.config_write(bdf(2, 0), 0x3c, value);
+    }
+    world.config_write(bdf(3, 0), 0x10, FIRST_WINDOW as u32);
+    world.config_write(bdf(3, 0), 0x04, 0b110);
+    world.device.apart = Some((1, NOT_READY));
+    use_up_tags(&mut world, 4);
+    world.device.manner = Manner::Holds;
+    read_much(&mut world, 6);
+    world.device.apart = None;
+    world.device.received.clear();
+    world.run(ms(10));
+    assert_eq!(world.device.received.len(), 0, "the last tag is for something else");
+    world.device.answer(Manner::Answers);
+    world.turn();
+    assert_eq!(written(&world, 1), [0x68]);
+    assert_eq!(world.device.received.len(), 1, "the host's next one waits on");
+}
+
+/// Its device has let all tags but two run out of use.
+#[test]
+fn a_function_that_is_not_ready_leaves_its_hosts_requests_a_tag() {
+    let mut world = bounded(SOON);
+    make_two_functions(&mut world, true);
+    use_up_tags(&mut world, 2);
+    reset(&mut world, 0);
+    world.device.received.clear();
+    world.device.apart = Some((0, NOT_READY));
+    start_using(&mut world, 0);
+    world.run(ms(3));
+    assert_eq!(written(&world, 0), [0x68, 0x04]);
+    assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
+}
+
+/// It was looked at, and left the last question unanswered for too long.
+#[test]
+fn a_device_that_answers_after_the_look_at_it_harms_nobody() {
+    let mut world = World::new();
+    world.device = Registers::with_functions(2, true);
+    world.device.manner = Manner::Holds;
+    world.introduce();
+    world.boxes.device_inserted(world.now, slot(1), "regs".try_into().unwrap());
+    world.run(ms(110));
+    while world.device.holds() && written(&world, 1).last() != Some(&0x68) {
+        world.device.answer(Manner::Answers);
+        world.turn();
+    }
+    assert_eq!(states(&world), [SlotState::Probing; 2]);
+    world.run(ms(510));
+    assert_eq!(states(&world), [SlotState::Quarantined]);
+    world.device.answer(Manner::Answers);
+    world.turn();
+    assert_eq!(states(&world), [SlotState::Quarantined]);
+    world.device.manner = Manner::Answers;
+    assert_eq!(world.ask_box(Request::Recover(slot(1))), Ok(Reply::Slot(SlotState::Probing)));
+    world.run(ms(500));
+    assert_eq!(states(&world), [SlotState::Free; 2]);
 }

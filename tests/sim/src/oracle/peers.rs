@@ -239,3 +239,60 @@ impl Aside {
         self.flow.delivered
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::access::AS_LINUX;
+    use super::*;
+    use tlp_codec::ids::{Bdf, Tag};
+    use tlp_codec::tlp::{ByteEnables, Kind, Repr};
+
+    const HOST: usize = 0;
+    const ASKER: usize = 1;
+    const ASKED: usize = 2;
+
+    fn write() -> Seen {
+        let mut bytes = [0; 32];
+        let repr = Repr::new(Kind::MemWrite {
+            requester: Bdf::from_bits(0x300),
+            tag: Tag::new(0).unwrap(),
+            address: 0x1000,
+            enables: ByteEnables::all(1),
+            hint: None,
+            data: &[0; 4],
+        });
+        let length = repr.emit(&mut bytes).unwrap();
+        Seen::of(&bytes[..length]).unwrap()
+    }
+
+    /// Two devices of a host behind a switch that redirects what they ask one another.
+    fn pair() -> (Bindings, [usize; 2]) {
+        let mut bindings = Bindings::default();
+        let pair = [ASKER, ASKED].map(|port| {
+            let index = bindings.find(HOST, port, 0, 1).unwrap();
+            bindings.get(index).port = Some(port);
+            bindings.get(index).settle();
+            index
+        });
+        for port in [ASKER, ASKED] {
+            bindings.access.set(Instant::ZERO, (HOST, first(port)), AS_LINUX);
+        }
+        (bindings, pair)
+    }
+
+    #[test]
+    fn what_a_root_complex_passes_on_need_not_come_to_the_next_tenant_of_a_port() {
+        for is_reset in [false, true] {
+            let (mut bindings, [asker, asked]) = pair();
+            let now = Instant::ZERO;
+            bindings.sent_aside(now, (write(), 0), (asker, ASKED), Some(asked), false);
+            assert_eq!(bindings.owed_aside(asker).0, 1);
+            if is_reset {
+                bindings.get(asked).unsettle();
+                bindings.get(asked).settle();
+            }
+            let sent = bindings.deliver_to_root((asker, ASKED), write(), None).unwrap();
+            assert_eq!(sent.is_optional(), is_reset);
+        }
+    }
+}
