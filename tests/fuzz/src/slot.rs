@@ -23,6 +23,7 @@ use proxy_core::role::Role;
 use proxy_core::switch::{ResetKind, SwitchConfig};
 use proxy_core::time::Instant;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
+use tlp_codec::tlp::{Class, Packet};
 
 /// Steps of one input; the rest of it is not used.
 const STEPS: usize = 200;
@@ -57,6 +58,8 @@ struct World {
     operations: u64,
     /// Since when a function that is used and answers lacks what is its proxy's.
     lacks: [Option<Instant>; FUNCTIONS],
+    /// The classes of which the device takes what comes.
+    room: ClassSet,
     /// Where a frame or a TLP is.
     buf: Vec<u8>,
 }
@@ -112,6 +115,7 @@ impl World {
             epochs: 0,
             operations: 0,
             lacks: [None; FUNCTIONS],
+            room: ClassSet::ALL,
             buf: vec![0; MAX_FRAME.max(TLP_BUFFER)],
         };
         world.introduce();
@@ -238,8 +242,11 @@ impl World {
             }
             6 | 7 => self.device.set_manner(function, Manner::of(n)),
             8 => {
-                self.device.answer(n);
-                self.turn();
+                // One answer, or those to a whole conversation but for its end.
+                for _ in 0..if n == 7 { usize::from(input.u8()) } else { 1 } {
+                    self.device.answer(n);
+                    self.turn();
+                }
             }
             9 => {
                 let tag = u16::from(input.u8());
@@ -262,6 +269,13 @@ impl World {
                 0..=2 => self.root.holds = n & 1 != 0,
                 3 => self.reset(ResetKind::Hot),
                 4 => self.reset(ResetKind::Fundamental),
+                5 if function == 1 => {
+                    let classes = Class::ALL.into_iter().enumerate();
+                    let taken = input.u8();
+                    let taken = classes.filter(|(bit, _)| taken >> bit & 1 != 0);
+                    self.room = taken.map(|(_, class)| class).collect();
+                    self.turn();
+                }
                 5 => self.device.after_reset = Manner::of(usize::from(input.u8())),
                 6 => {
                     self.device.pull();
@@ -307,8 +321,13 @@ impl World {
             self.now = next.max(self.now).min(end);
             let mut stands = 0;
             while self.is_due() {
-                self.host.handle_timeout(self.now);
-                self.boxes.handle_timeout(self.now);
+                // Each at its own time only: nothing else reminds it.
+                if self.host.poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.host.handle_timeout(self.now);
+                }
+                if self.boxes.poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.boxes.handle_timeout(self.now);
+                }
                 self.turn();
                 // No clock stands still.
                 self.now = self.now + Duration::from_micros(1);
@@ -344,12 +363,16 @@ impl World {
                 busy = true;
                 self.host.handle_frame(self.now, &buf[..out.len]);
             }
+            let may_poll = self.boxes.may_poll(slot());
             while let Some(signal) = self.boxes.poll_signal(slot()) {
+                assert!(may_poll, "nobody would look for {signal:?}");
                 busy = true;
                 self.device.signal(signal);
             }
-            while let Some(length) = self.boxes.poll_tlp(self.now, slot(), ClassSet::ALL, &mut buf)
-            {
+            while let Some(length) = self.boxes.poll_tlp(self.now, slot(), self.room, &mut buf) {
+                assert!(may_poll, "nobody would look for {:02x?}", &buf[..length]);
+                let class = Packet::new_checked(&buf[..length]).ok().and_then(|tlp| tlp.class());
+                assert!(class.is_some_and(|class| self.room.contains(class)), "no room");
                 busy = true;
                 self.device.take(&buf[..length]);
             }
@@ -397,7 +420,8 @@ impl World {
     fn check_owned(&mut self) {
         for function in 0..FUNCTIONS {
             let lent = self.bound[function].is_some();
-            if !lent || !self.device.lacks_what_is_the_proxys(function) {
+            let takes = self.room == ClassSet::ALL;
+            if !lent || !takes || !self.device.lacks_what_is_the_proxys(function) {
                 self.lacks[function] = None;
                 continue;
             }
@@ -414,6 +438,7 @@ impl World {
             self.insert();
         }
         self.device.recover();
+        self.room = ClassSet::ALL;
         self.root.holds = false;
         while let Some(tlp) = self.root.answer(0) {
             self.ask_device(&tlp);
