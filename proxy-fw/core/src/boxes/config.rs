@@ -16,7 +16,7 @@ pub(super) const ANSWER_BOUND: Duration = Duration::from_millis(500);
 /// the device answers is seen when it is asked once more.
 pub(super) const STOOD_STILL: Duration = Duration::from_millis(5);
 
-/// How long it waits after a configuration retry status.
+/// How long it waits after an answer that the device is not ready.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// What the proxy wants next of a device.

@@ -136,7 +136,11 @@ impl BoxRole {
         // knows completions by them: under other numbers than its host's it would not know those
         // of what it has outstanding.
         let number = slot.access.function().unwrap_or_default();
-        let index = slot.function_index(number.into());
+        let index = match &slot.work {
+            // It asks for memory, too.
+            Work::Erase(erase) => Some(erase.function),
+            _ => slot.function_index(number.into()),
+        };
         let id = id_of(number, index.and_then(|index| slot.functions[index].id));
         if let Some(tag) = slot.tags.insert(deadline, ToDevice::Own(index)) {
             slot.access.send(now, tag.index, id, &mut slot.asks);

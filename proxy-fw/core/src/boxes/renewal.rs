@@ -21,10 +21,11 @@ pub(super) enum Owned {
     Set,
     /// It was lost with a reset, and is set when that is over.
     AfterReset,
-    /// The same, and the host uses the function already: it is set at once.
+    /// The same, and the host uses the function already, or is about to: it is set as soon as the function
+    /// takes it.
     AtOnce,
-    /// The function did not take it for as long as it may take to be ready. It gets it when its host uses
-    /// it.
+    /// The function did not take it for as long as it may take to be ready. It is asked again when its
+    /// host uses it.
     WhenUsed,
 }
 
@@ -39,9 +40,9 @@ pub(super) struct Renewal {
     tag: Option<u16>,
     /// Until when that one is to be answered; or how long there is to be none.
     at: Instant,
-    /// Whether the host has begun to use it since that was sent.
+    /// Whether the host has turned bus mastering on since that was sent.
     used_since: bool,
-    /// Whether what is the proxy's went in front of the host's next request.
+    /// Whether that went in front of the host's next request already.
     pub(super) in_front: bool,
 }
 
@@ -60,20 +61,19 @@ impl Renewal {
         self.tag.is_some()
     }
 
-    /// Until when a write that is sent now is to be answered. One that comes too early is sent again as
-    /// soon as the reset is over.
+    /// Until when a write that is sent now is to be answered. One that comes too early is sent again when
+    /// the reset is over.
     fn answer_bound(&self, now: Instant) -> Instant {
         let bound = now + ANSWER_BOUND;
         if self.in_reset { bound.min(self.over) } else { bound }
     }
 
-    /// The host begins to use the function.
-    fn hurry(&mut self) {
-        self.in_front = true;
+    /// The host turns bus mastering on, with the write in front of it that is under way; or without one.
+    pub(super) fn is_used(&mut self, now: Instant) {
         if self.writes() {
             self.used_since = true;
-        } else {
-            (self.owned, self.at) = (Owned::AtOnce, Instant::ZERO);
+        } else if self.owned == Owned::WhenUsed {
+            (self.owned, self.at) = (Owned::AtOnce, now + RETRY_PAUSE);
         }
     }
 
@@ -95,10 +95,16 @@ impl BoxRole {
     /// proxy's is set at once, and not when the longest reset would be over.
     pub(super) fn hurry_renewal(&mut self, now: Instant, slot: usize, function: usize) {
         let renewal = &mut self.slots[slot].functions[function].renewal;
-        if renewal.owned != Owned::Set && !renewal.in_front {
-            renewal.hurry();
+        if renewal.owned == Owned::Set || renewal.in_front {
+            return;
+        }
+        if !renewal.writes() {
+            (renewal.owned, renewal.at) = (Owned::AtOnce, Instant::ZERO);
             self.renew(now, slot);
         }
+        // Without room for it the host's request does not go, either.
+        let renewal = &mut self.slots[slot].functions[function].renewal;
+        renewal.in_front = renewal.writes();
     }
 
     /// Ends the resets that are over, and sets what is to be set.

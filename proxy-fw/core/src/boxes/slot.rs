@@ -214,7 +214,7 @@ pub(super) enum ToDevice {
     },
     /// Of the proxy itself, to a function, if there is one of that number.
     Own(Option<usize>),
-    /// As that, and the proxy has asked again since: a device that was only slow still answers it.
+    /// As that, and the proxy does not wait for it any more: a device that was only slow still answers it.
     Abandoned(Option<usize>),
 }
 
@@ -363,7 +363,7 @@ impl Slot {
         let _ = self.signals.push_back(signal);
     }
 
-    /// The proxy asks again what it asked under this tag.
+    /// The proxy waits no longer for what it asked under this tag.
     pub(super) fn abandon(&mut self, tag: u16) {
         let found = self.tags.at_index(tag).map(|(reference, _)| reference);
         let request = match found {
@@ -425,7 +425,7 @@ impl Slot {
             let asked = function.and_then(|function| functions.get(function));
             just || !asked.is_some_and(|function| function.renewal.writes())
         };
-        // What was asked again was asked after the reset before this one.
+        // What was given up on was asked after the reset before this one.
         tags.release_quarantine_where(|request| match request {
             ToDevice::Host { .. } => true,
             ToDevice::Own(function) => is_own_over(function),

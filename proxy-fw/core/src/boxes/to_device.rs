@@ -89,11 +89,14 @@ impl BoxRole {
         let target = self.slots[slot].target(function)?;
         loop {
             let mut ready = room;
-            // One tag stays for the proxy's own requests.
+            // One tag stays for what takes a function back.
             let tags = &self.slots[slot].tags;
             let no_tag = tags.room() < 2;
-            // Those that are out of use come back with a reset only, for which nothing has to wait.
-            let hopeless = no_tag && tags.live() == 0;
+            // Those that are out of use come back with a reset only, for which nothing has to wait but
+            // for the end of another one.
+            let resets = |function: &Function| function.renewal.in_reset;
+            let hopeless =
+                no_tag && tags.live() == 0 && !self.slots[slot].functions.iter().any(resets);
             let waits = hopeless && self.last_resort_waits(slot, function, target, room);
             if self.slots[slot].functions[function].renewal.owned != Owned::Set
                 && self.is_used_next(slot, function, target)
@@ -111,6 +114,9 @@ impl BoxRole {
             }
             let taken = link.take_received(target.channel, ready, buf)?;
             let Taken { class, outstanding, stamp, length } = taken;
+            if class == Class::NonPosted {
+                self.slots[slot].functions[function].renewal.in_front = false;
+            }
             if let Some(id) = stamp {
                 self.node.stamps.taken(id, &buf[..length]);
             }
@@ -170,7 +176,6 @@ impl BoxRole {
             self.counters.malformed_from_host += 1;
             return false;
         };
-        self.slots[slot].functions[function].renewal.in_front = false;
         let own = self.slots[slot].functions[function].number.get();
         let configures = matches!(packet.tlp_type(), TlpType::CfgRd0 | TlpType::CfgWr0);
         if configures && u16::from(packet.destination().routed_function()) != own {
@@ -206,6 +211,9 @@ impl BoxRole {
         let deadline = now + self.config.completion_bound;
         let tag = self.slots[slot].tags.insert(deadline, request).expect("room was checked");
         let tag = Tag::new(tag.index).expect("device-side tags have 8 bits");
+        if turns_bus_master_on(&packet) {
+            self.slots[slot].functions[function].renewal.is_used(now);
+        }
         rewrite(&mut packet, |packet| {
             self.keep_owned_fields(slot, function, packet);
             packet.set_tag(tag);

@@ -282,6 +282,27 @@ fn a_device_that_is_ready_later_than_a_proxy_waits_has_what_the_proxies_own_when
     }
 }
 
+/// It refuses the proxy's write, and takes the host's behind it.
+#[test]
+fn a_device_that_becomes_ready_just_when_it_is_used_has_what_the_proxies_own() {
+    for waited in [ms(10), ms(3000)] {
+        let mut world = both_reset();
+        world.device.apart = Some((0, NOT_READY));
+        world.run(waited);
+        world.device.apart = Some((0, Manner::Holds));
+        start_using(&mut world, 0);
+        world.device.apart = None;
+        world.device.answer(NOT_READY);
+        // One that answers so has done it in this model of a device.
+        world.device.put(0x68, 0);
+        world.device.answer(Manner::Answers);
+        world.turn();
+        assert_eq!(timeouts(&world)[0], 0);
+        world.run(ms(6));
+        assert_eq!(timeouts(&world)[0], SET);
+    }
+}
+
 /// It was sent when the reset was not over yet, and the device answers it all the same: nothing else has
 /// its tag.
 #[test]
