@@ -231,7 +231,7 @@ impl Access {
 
 /// The ID of a function: as its host last wrote to it, or device 0 on bus 1.
 pub(super) fn id_of(function: u8, written: Option<Bdf>) -> Bdf {
-    let function = Function::new(function).expect("8 functions are looked at");
+    let function = Function::new(function).expect("at most 8");
     let own = || (Bus::new(1).expect("1"), Device::new(0).expect("0"));
     let (bus, device) = written.map_or_else(own, |id| (id.bus(), id.device()));
     Bdf::new(bus, device, function)
@@ -290,7 +290,7 @@ fn encode(want: Want, tag: u16, id: Bdf, buf: &mut [u8]) -> usize {
 
 fn emit(kind: Kind<'_>, buf: &mut [u8]) -> usize {
     let Ok(length) = Repr::new(kind).emit(buf) else {
-        unreachable!("a request of one doubleword fits a TLP buffer")
+        unreachable!("it fits a buffer")
     };
     length
 }

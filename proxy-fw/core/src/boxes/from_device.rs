@@ -304,7 +304,7 @@ impl BoxRole {
             return Err(Backpressure);
         }
         let change = address.map(Change::Address);
-        let function = function.expect("a way to the host is a function's");
+        let function = function.expect("it has a way");
         if class == Class::Posted {
             let key = target.stamp_key(false, StampedTlp::Posted(None));
             let stamp = self.node.sample(now, key);

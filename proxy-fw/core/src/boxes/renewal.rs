@@ -157,16 +157,16 @@ impl BoxRole {
                 entry.functions[function].renewal.owned = Owned::Set;
                 continue;
             };
-            if !entry.has_room_for_renewal() {
-                entry.renewal_waits = true;
-                return;
-            }
             let id = id_of(number, target.id);
             let deadline = now + ANSWER_BOUND + self.config.completion_bound;
-            let tag = entry.tags.insert(deadline, ToDevice::Own(Some(function)));
-            let tag = tag.expect("room was checked").index;
-            send(want, tag, id, &mut entry.asks);
-            entry.functions[function].renewal.sent(now, tag);
+            entry.renewal_waits = !entry.has_room_for_renewal();
+            if entry.renewal_waits {
+                return;
+            }
+            if let Some(tag) = entry.tags.insert(deadline, ToDevice::Own(Some(function))) {
+                send(want, tag.index, id, &mut entry.asks);
+                entry.functions[function].renewal.sent(now, tag.index);
+            }
         }
     }
 
