@@ -85,13 +85,7 @@ impl World {
             ..LinkConfig::default()
         };
         let switch = SwitchConfig { ports: 1, ..SwitchConfig::default() };
-        let config = HostConfig {
-            switch,
-            link: link.clone(),
-            peers: 1,
-            recorder: 0,
-            ..HostConfig::default()
-        };
+        let config = HostConfig { switch, link, peers: 1, recorder: 0, ..HostConfig::default() };
         let mut host = HostRole::new(&config).expect("a host");
         let config = BoxConfig {
             slots: 1,

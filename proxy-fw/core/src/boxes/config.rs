@@ -289,8 +289,6 @@ fn encode(want: Want, tag: u16, id: Bdf, buf: &mut [u8]) -> usize {
 }
 
 fn emit(kind: Kind<'_>, buf: &mut [u8]) -> usize {
-    let Ok(length) = Repr::new(kind).emit(buf) else {
-        unreachable!("it fits a buffer")
-    };
+    let Ok(length) = Repr::new(kind).emit(buf) else { unreachable!("it fits a buffer") };
     length
 }
