@@ -69,7 +69,7 @@ impl Renewal {
     }
 
     /// The host turns bus mastering on, with the write in front of it that is under way; or without one.
-    pub(super) fn is_used(&mut self, now: Instant) {
+    pub(super) fn note_use(&mut self, now: Instant) {
         if self.writes() {
             self.used_since = true;
         } else if self.owned == Owned::WhenUsed {

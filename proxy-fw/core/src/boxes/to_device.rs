@@ -212,7 +212,7 @@ impl BoxRole {
         let tag = self.slots[slot].tags.insert(deadline, request).expect("room was checked");
         let tag = Tag::new(tag.index).expect("device-side tags have 8 bits");
         if turns_bus_master_on(&packet) {
-            self.slots[slot].functions[function].renewal.is_used(now);
+            self.slots[slot].functions[function].renewal.note_use(now);
         }
         rewrite(&mut packet, |packet| {
             self.keep_owned_fields(slot, function, packet);
