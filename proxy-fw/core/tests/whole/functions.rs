@@ -51,6 +51,22 @@ pub(crate) fn make_two_functions(world: &mut World, flr: bool) {
     assert_eq!(world.config_read(function(1), 0), (CplStatus::Success, 0xd0ac_1b36));
 }
 
+/// A device of two functions, of which the first one is bound to port 0 and visible on bus 3, and the
+/// second one is lent to a host that never comes.
+pub(crate) fn make_shared(world: &mut World, flr: bool) {
+    world.device = Registers::with_functions(2, flr);
+    world.insert();
+    world.introduce();
+    let other = node(9);
+    assert_eq!(world.ask_box(Request::SetPeer(peer(9, 1))), Ok(Reply::Done));
+    let mut binding = slot_binding(key_of(1, 1));
+    let window = Window::everything(other, PathSet::FIRST, binding.key.epoch);
+    (binding.host, binding.windows) = (other, [window].into_iter().collect());
+    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
+    world.bind(1);
+    world.assign_buses();
+}
+
 /// A device of two functions that is being looked at, and answers when it is told to.
 fn looked_at() -> World {
     let mut world = World::new();
@@ -551,17 +567,7 @@ fn a_free_function_that_does_not_come_back_from_a_reset_is_quarantined() {
 #[test]
 fn a_device_that_two_hosts_share_is_reset_by_none_of_them() {
     let mut world = World::new();
-    world.device = Registers::with_functions(2, false);
-    world.insert();
-    world.introduce();
-    let other = node(9);
-    assert_eq!(world.ask_box(Request::SetPeer(peer(9, 1))), Ok(Reply::Done));
-    let mut binding = slot_binding(key_of(1, 1));
-    let window = Window::everything(other, PathSet::FIRST, binding.key.epoch);
-    (binding.host, binding.windows) = (other, [window].into_iter().collect());
-    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
-    world.bind(1);
-    world.assign_buses();
+    make_shared(&mut world, false);
     let resets = world.device.resets;
     // What the function asks is answered all the same.
     world.device.received.clear();

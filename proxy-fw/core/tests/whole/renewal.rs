@@ -1,12 +1,14 @@
 //! Functions of one device that are reset and used beside one another: each has what is the proxies' when
 //! its host uses it, whatever the others do.
 
-use crate::functions::{function, key_of, make_two_functions, states, timeouts, two_functions};
+use crate::functions::{
+    function, key_of, make_shared, make_two_functions, states, timeouts, two_functions,
+};
 use crate::world::*;
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{
-    ControlError, EraseFailure, EraseMethod, EraseRequest, Erasure, FromProxy, OperationId,
-    PathSet, Reply, Request, SlotState, Term, Window,
+    ControlError, EraseFailure, EraseMethod, EraseRequest, Erasure, FromProxy, OperationId, Reply,
+    Request, SlotState, Term,
 };
 use proxy_core::limits::{DEVICE_TAGS, HOST_OUTSTANDING};
 use proxy_core::role::Role;
@@ -48,11 +50,6 @@ fn both_reset() -> World {
     world
 }
 
-/// Two functions, of which the second one is lent to a host that never comes.
-fn shared() -> World {
-    shared_of(BoxConfig::default().completion_bound)
-}
-
 /// A box that waits no longer than that for what a host asked.
 fn bounded(completion_bound: Duration) -> World {
     let mut world = World::new();
@@ -62,20 +59,15 @@ fn bounded(completion_bound: Duration) -> World {
     world
 }
 
+/// Two functions of two hosts; the second one's never comes.
+fn shared() -> World {
+    shared_of(BoxConfig::default().completion_bound)
+}
+
 /// The same, with a box that waits no longer than that for what a host asked.
 fn shared_of(completion_bound: Duration) -> World {
     let mut world = bounded(completion_bound);
-    world.device = Registers::with_functions(2, true);
-    world.insert();
-    world.introduce();
-    let other = node(9);
-    assert_eq!(world.ask_box(Request::SetPeer(peer(9, 1))), Ok(Reply::Done));
-    let mut binding = slot_binding(key_of(1, 1));
-    let window = Window::everything(other, PathSet::FIRST, binding.key.epoch);
-    (binding.host, binding.windows) = (other, [window].into_iter().collect());
-    assert_eq!(world.ask_box(Request::BindSlot(binding)), Ok(Reply::Done));
-    world.bind(1);
-    world.assign_buses();
+    make_shared(&mut world, true);
     world
 }
 
