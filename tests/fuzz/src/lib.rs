@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod emit;
 mod input;
 mod pair;
 mod pool;

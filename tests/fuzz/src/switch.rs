@@ -1,6 +1,7 @@
 //! The virtual switch's configuration space: any accesses and TLPs, with hot-plug in between, and
 //! what has to hold after each.
 
+use crate::emit::emit;
 use crate::input::Input;
 use core::time::Duration;
 use proxy_core::switch::{
@@ -109,10 +110,7 @@ impl Host {
     }
 
     fn request(&mut self, function: u8, kind: Kind<'_>) -> Option<(CplStatus, Vec<u8>)> {
-        let repr = Repr::new(kind);
-        let mut tlp = vec![0; repr.buffer_len()];
-        let length = repr.emit(&mut tlp).expect("a right request");
-        tlp.truncate(length);
+        let mut tlp = emit(kind);
         let verdict = self.down(&mut tlp);
         let of_switch = matches!(verdict, DownstreamVerdict::Consumed);
         let answer = self.out.iter().find(|tlp| class_of(tlp) == Some(Class::Completion))?;

@@ -1,9 +1,10 @@
 //! A device that is honest, and slow or silent as it is told.
 
+use crate::emit::emit;
 use proxy_core::boxes::SlotSignal;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
-use tlp_codec::tlp::{ByteEnables, Class, CplStatus, Kind, Packet, Repr, TlpType};
+use tlp_codec::tlp::{ByteEnables, Class, CplStatus, Kind, Packet, TlpType};
 
 pub(super) const FUNCTIONS: usize = 2;
 
@@ -336,12 +337,4 @@ impl Device {
         let uses = self.functions[function].config[0x04] & 4 != 0;
         answers && uses && !self.has_what_is_the_proxys(function)
     }
-}
-
-pub(super) fn emit(kind: Kind<'_>) -> Vec<u8> {
-    let repr = Repr::new(kind);
-    let mut tlp = vec![0; repr.buffer_len()];
-    let length = repr.emit(&mut tlp).expect("a right TLP");
-    tlp.truncate(length);
-    tlp
 }

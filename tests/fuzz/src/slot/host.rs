@@ -1,6 +1,7 @@
 //! A root complex that is honest: it asks under tags that are free, and answers what it is asked once.
 
-use super::device::{coded, emit};
+use super::device::coded;
+use crate::emit::emit;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{ByteEnables, Class, CplStatus, Kind, Packet, TlpType};
