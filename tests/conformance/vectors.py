@@ -5,8 +5,12 @@ with the proxies. tests/vectors/README.md says what the files hold.
 
 FOLDER is tests/vectors unless told otherwise. `cargo test` compares what is there with what
 tlp-codec and the link of proxy-core make of the same bytes.
+
+FOLDER/frozen.txt has a digest of each vector. One that is there already must stay: version 1 of the
+wire gets new vectors, and none of the old ones changes (wire.md, section 15).
 """
 
+import hashlib
 import itertools
 import json
 import pathlib
@@ -303,14 +307,27 @@ def files():
     yield "link.json", link_vectors()
 
 
+def digest(file, line):
+    """A vector's line in frozen.txt."""
+    name = json.loads(line)["name"]
+    return f"{hashlib.sha256(line.encode()).hexdigest()[:32]} {file}: {name}"
+
+
 def main():
-    """Writes the files."""
+    """Writes the files, unless a vector of before would go or change."""
     default = pathlib.Path(__file__).resolve().parent.parent / "vectors"
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
-    for name, vectors in files():
-        lines = [json.dumps(vector) for vector in vectors]
+    written = {name: [json.dumps(vector) for vector in vectors] for name, vectors in files()}
+    digests = [digest(name, line) for name, lines in written.items() for line in lines]
+    list_of_frozen = folder / "frozen.txt"
+    frozen = list_of_frozen.read_text().splitlines() if list_of_frozen.exists() else []
+    if missing := [line for line in frozen if line not in digests]:
+        sys.exit("vectors of version 1 are gone or differ, which would be another version (wire.md,\n"
+                 "section 15); nothing was written:\n" + "\n".join(missing))
+    for name, lines in written.items():
         (folder / name).write_text("[\n" + ",\n".join(lines) + "\n]\n")
         print(f"{folder / name}: {len(lines)} vectors")
+    list_of_frozen.write_text("\n".join(digests) + "\n")
 
 
 if __name__ == "__main__":

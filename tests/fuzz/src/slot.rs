@@ -1,8 +1,9 @@
-//! A device of two functions in a box's slot and the host that has them: what the host asks and resets,
-//! how the device answers, when it is ready again after a reset, what the manager wants, and time.
+//! A device of two functions in a box's slot and two hosts that have one of them each, or both: what a
+//! host asks and resets, how the device answers, when it is ready again after a reset, what the manager
+//! wants, and time.
 //!
-//! Both ends are honest: the device answers what it was asked once or not at all and forgets it with a
-//! reset, the root complex likewise. So whoever gets an answer has asked for it, and it is the right one.
+//! All ends are honest: the device answers what it was asked once or not at all and forgets it with a
+//! reset, a root complex likewise. So whoever gets an answer has asked for it, and it is the right one.
 
 mod device;
 mod host;
@@ -10,18 +11,19 @@ mod host;
 use crate::input::Input;
 use core::time::Duration;
 use device::{Device, FUNCTIONS, Manner};
-use host::Root;
+use host::{HOSTS, Host, Root};
 use proxy_core::boxes::{BoxConfig, BoxRole};
 use proxy_core::control::{
     OperationId, PathSet, Peer, PortBinding, Removal, Request, Share, SlotBinding, SlotState, Term,
     Window,
 };
-use proxy_core::host::{HostConfig, HostRole};
+use proxy_core::host::HostConfig;
 use proxy_core::limits::{MAX_FRAME, TLP_BUFFER};
 use proxy_core::link::{ClassSet, LinkConfig};
 use proxy_core::role::Role;
 use proxy_core::switch::{ResetKind, SwitchConfig};
 use proxy_core::time::Instant;
+use tlp_codec::fabric::Frame;
 use tlp_codec::ids::{BindingKey, Epoch, NodeId, PortId, SlotFunction, SlotId};
 use tlp_codec::tlp::{Class, Packet};
 
@@ -36,7 +38,9 @@ pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     // As a box of slow devices has it, and one of fast ones.
     let bounds = [Duration::from_secs(2), Duration::from_millis(30)];
-    let mut world = World::new(bounds[usize::from(input.u8() & 1)]);
+    let kind = input.u8();
+    let mut world = World::new(bounds[usize::from(kind & 1)], kind & 4 != 0);
+    world.introduce(usize::from(kind >> 1 & 1));
     for _ in 0..STEPS {
         if input.is_empty() {
             break;
@@ -47,11 +51,12 @@ pub fn run(data: &[u8]) {
 }
 
 struct World {
-    host: HostRole,
+    hosts: [Host; HOSTS],
     boxes: BoxRole,
     device: Device,
-    root: Root,
     now: Instant,
+    /// The host that each function was bound to last.
+    host_of: [usize; FUNCTIONS],
     /// The epoch of each function's binding, while it has one.
     bound: [Option<Epoch>; FUNCTIONS],
     epochs: u32,
@@ -68,6 +73,13 @@ fn node(n: u16) -> NodeId {
     NodeId::new(n).expect("a node")
 }
 
+/// The box's node number; those of the hosts follow.
+const BOX: u16 = 1;
+
+fn host_node(host: usize) -> NodeId {
+    node(BOX + 1 + host as u16)
+}
+
 fn slot() -> SlotId {
     SlotId::new(1).expect("a slot")
 }
@@ -77,7 +89,7 @@ fn port() -> PortId {
 }
 
 impl World {
-    fn new(completion_bound: Duration) -> Self {
+    fn new(completion_bound: Duration, ten_bit_tags: bool) -> Self {
         let link = LinkConfig {
             channels: 2 * FUNCTIONS,
             shared_receive: 16,
@@ -86,51 +98,55 @@ impl World {
         };
         let switch = SwitchConfig { ports: 1, ..SwitchConfig::default() };
         let config = HostConfig { switch, link, peers: 1, recorder: 0, ..HostConfig::default() };
-        let mut host = HostRole::new(&config).expect("a host");
+        let mut hosts = [0, 1].map(|_| Host::new(&config));
+        for (n, host) in hosts.iter_mut().enumerate() {
+            host.role.set_node(host_node(n));
+        }
         let config = BoxConfig {
             slots: 1,
             incarnation: 7,
             link,
-            peers: 1,
+            peers: HOSTS,
             recorder: 0,
             completion_bound,
             ..BoxConfig::default()
         };
         let mut boxes = BoxRole::new(&config);
-        host.set_node(node(1));
-        boxes.set_node(node(2));
-        let mut world = Self {
-            host,
+        boxes.set_node(node(BOX));
+        Self {
+            hosts,
             boxes,
-            device: Device::new(),
-            root: Root::default(),
+            device: Device::new(ten_bit_tags),
             now: Instant::from_nanos(1_000_000),
+            host_of: [0; FUNCTIONS],
             bound: [None; FUNCTIONS],
             epochs: 0,
             operations: 0,
             lacks: [None; FUNCTIONS],
             room: ClassSet::ALL,
             buf: vec![0; MAX_FRAME.max(TLP_BUFFER)],
-        };
-        world.introduce();
-        world
+        }
     }
 
-    /// A device that is lent, and buses and windows as an operating system gives them.
-    fn introduce(&mut self) {
-        let peer = |n, incarnation| {
+    /// A device that is lent, its second function to such a host; and buses and windows as an operating
+    /// system gives them.
+    fn introduce(&mut self, second: usize) {
+        let peer = |node, incarnation| {
             let paths = Default::default();
-            Request::SetPeer(Peer { node: node(n), incarnation, paths, mtu: MAX_FRAME as u16 })
+            Request::SetPeer(Peer { node, incarnation, paths, mtu: MAX_FRAME as u16 })
         };
-        self.ask_host(&peer(2, 7));
-        self.ask_box(&peer(1, 1));
+        for host in 0..HOSTS {
+            self.ask_host(host, &peer(node(BOX), 7));
+            self.ask_box(&peer(host_node(host), 1));
+        }
         self.insert();
         self.run(Duration::from_millis(300));
         assert_eq!(self.states(), [SlotState::Free; FUNCTIONS], "a device that answers is lent");
-        (0..FUNCTIONS).for_each(|f| self.bind_slot(f));
-        self.bind_port();
+        self.bind_slot(0, 0);
+        self.bind_slot(1, second);
+        (0..HOSTS).for_each(|host| self.bind_port(host));
         self.run(Duration::from_millis(50));
-        self.enumerate();
+        (0..HOSTS).for_each(|host| self.enumerate(host));
         self.run(Duration::from_millis(10));
     }
 
@@ -142,9 +158,10 @@ impl World {
         self.boxes.inventory().map(|entry| entry.state).collect()
     }
 
-    fn ask_host(&mut self, request: &Request) {
+    fn ask_host(&mut self, host: usize, request: &Request) {
         self.operations += 1;
-        self.host.handle_control(self.now, OperationId(self.operations), Term(1), request);
+        let operation = OperationId(self.operations);
+        self.hosts[host].role.handle_control(self.now, operation, Term(1), request);
         self.turn();
     }
 
@@ -159,51 +176,50 @@ impl World {
         BindingKey { slot: slot(), function, epoch }
     }
 
-    fn bind_slot(&mut self, function: usize) {
+    fn bind_slot(&mut self, function: usize, host: usize) {
         self.epochs += 1;
         let epoch = Epoch::new(0, self.epochs).expect("few");
-        let window = Window::everything(node(1), PathSet::FIRST, epoch);
+        let window = Window::everything(host_node(host), PathSet::FIRST, epoch);
         self.ask_box(&Request::BindSlot(SlotBinding {
             key: Self::key(function, epoch),
-            host: node(1),
+            host: host_node(host),
             path_set: PathSet::FIRST,
             share: Share::EVEN,
             windows: [window].into_iter().collect(),
         }));
         if self.states().get(function) == Some(&SlotState::Bound) && self.bound[function].is_none()
         {
-            self.bound[function] = Some(epoch);
+            (self.bound[function], self.host_of[function]) = (Some(epoch), host);
         }
     }
 
-    /// All that is bound of the device.
-    fn bind_port(&mut self) {
-        let functions = (0..FUNCTIONS).filter_map(|f| {
-            let key = Self::key(f, self.bound[f]?);
-            Some((key.function, key.epoch))
-        });
+    /// The functions that a host has, with their epochs.
+    fn of_host(&self, host: usize) -> impl Iterator<Item = (usize, Epoch)> {
+        let functions = (0..FUNCTIONS).filter(move |f| self.host_of[*f] == host);
+        functions.filter_map(|f| Some((f, self.bound[f]?)))
+    }
+
+    /// All that a host has of the device.
+    fn bind_port(&mut self, host: usize) {
+        let functions = self.of_host(host).map(|(f, epoch)| (Self::key(f, epoch).function, epoch));
         let binding = PortBinding {
             port: port(),
-            box_node: node(2),
+            box_node: node(BOX),
             slot: slot(),
             functions: functions.collect(),
             path_set: PathSet::FIRST,
             share: Share::EVEN,
         };
         if !binding.functions.is_empty() {
-            self.ask_host(&Request::BindPort(binding));
+            self.ask_host(host, &Request::BindPort(binding));
         }
     }
 
-    fn unbind_port(&mut self, mode: Removal) {
-        for epoch in self.bound.into_iter().flatten() {
-            self.ask_host(&Request::UnbindPort {
-                port: port(),
-                box_node: node(2),
-                slot: slot(),
-                epoch,
-                mode,
-            });
+    fn unbind_port(&mut self, host: usize) {
+        let epochs: Vec<_> = self.of_host(host).map(|(_, epoch)| epoch).collect();
+        for epoch in epochs {
+            let (port, box_node, slot, mode) = (port(), node(BOX), slot(), Removal::Force);
+            self.ask_host(host, &Request::UnbindPort { port, box_node, slot, epoch, mode });
         }
     }
 
@@ -213,9 +229,10 @@ impl World {
         }
     }
 
-    fn ask_device(&mut self, tlp: &[u8]) {
-        if self.host.handle_tlp(self.now, tlp).is_err() {
-            self.root.not_sent(tlp);
+    fn ask_device(&mut self, host: usize, tlp: &[u8]) {
+        let Host { role, root } = &mut self.hosts[host];
+        if role.handle_tlp(self.now, tlp).is_err() {
+            root.not_sent(tlp);
         }
         self.turn();
     }
@@ -223,15 +240,17 @@ impl World {
     fn step(&mut self, input: &mut Input<'_>) {
         let what = input.u8();
         let (function, n) = (usize::from(what >> 4 & 1), usize::from(what >> 5));
+        let host = self.host_of[function];
         match what & 0xf {
             0..=3 => {
-                if let Some(tlp) = self.root.write(function, n, input.u8(), input.u16()) {
-                    self.ask_device(&tlp);
+                let root = &mut self.hosts[host].root;
+                if let Some(tlp) = root.write(function, n, input.u8(), input.u16()) {
+                    self.ask_device(host, &tlp);
                 }
             }
             4 | 5 => {
-                if let Some(tlp) = self.root.read(function, n, input.u8()) {
-                    self.ask_device(&tlp);
+                if let Some(tlp) = self.hosts[host].root.read(function, n, input.u8()) {
+                    self.ask_device(host, &tlp);
                 }
             }
             6 | 7 => self.device.set_manner(function, Manner::of(n)),
@@ -248,21 +267,21 @@ impl World {
                 self.turn();
             }
             10 => {
-                if let Some(tlp) = self.root.answer(n) {
-                    self.ask_device(&tlp);
+                if let Some(tlp) = self.hosts[host].root.answer(n) {
+                    self.ask_device(host, &tlp);
                 }
             }
             11 => match n {
-                0..=2 => self.bind_slot(function),
-                3 | 4 => self.bind_port(),
-                5 => self.unbind_port(Removal::Force),
+                0..=2 => self.bind_slot(function, n & 1),
+                3 | 4 => self.bind_port(n - 3),
+                5 => self.unbind_port(host),
                 6 => self.unbind_slot(function),
                 _ => self.ask_box(&Request::Recover(slot())),
             },
             12 => match n {
-                0..=2 => self.root.holds = n & 1 != 0,
-                3 => self.reset(ResetKind::Hot),
-                4 => self.reset(ResetKind::Fundamental),
+                0..=2 => self.hosts[host].root.holds = n & 1 != 0,
+                3 => self.reset(host, ResetKind::Hot),
+                4 => self.reset(host, ResetKind::Fundamental),
                 5 if function == 1 => {
                     let classes = Class::ALL.into_iter().enumerate();
                     let taken = input.u8();
@@ -291,17 +310,17 @@ impl World {
         self.check_counters();
     }
 
-    /// The root complex is reset, and the operating system begins anew.
-    fn reset(&mut self, kind: ResetKind) {
-        self.host.handle_reset(self.now, kind);
+    /// A root complex is reset, and its operating system begins anew.
+    fn reset(&mut self, host: usize, kind: ResetKind) {
+        self.hosts[host].role.handle_reset(self.now, kind);
         self.turn();
-        self.root = Root::default();
-        self.enumerate();
+        self.hosts[host].root = Root::default();
+        self.enumerate(host);
     }
 
-    fn enumerate(&mut self) {
-        for tlp in self.root.enumeration() {
-            self.ask_device(&tlp);
+    fn enumerate(&mut self, host: usize) {
+        for tlp in self.hosts[host].root.enumeration() {
+            self.ask_device(host, &tlp);
         }
     }
 
@@ -310,14 +329,15 @@ impl World {
         let end = self.now + time;
         self.turn();
         while self.now < end {
-            let timers = [self.host.poll_timeout(), self.boxes.poll_timeout()];
-            let next = timers.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE);
+            let next = self.timers().min().unwrap_or(Instant::FAR_FUTURE);
             self.now = next.max(self.now).min(end);
             let mut stands = 0;
             while self.is_due() {
                 // Each at its own time only: nothing else reminds it.
-                if self.host.poll_timeout().is_some_and(|due| due <= self.now) {
-                    self.host.handle_timeout(self.now);
+                for Host { role, .. } in &mut self.hosts {
+                    if role.poll_timeout().is_some_and(|due| due <= self.now) {
+                        role.handle_timeout(self.now);
+                    }
                 }
                 if self.boxes.poll_timeout().is_some_and(|due| due <= self.now) {
                     self.boxes.handle_timeout(self.now);
@@ -332,9 +352,13 @@ impl World {
         }
     }
 
+    fn timers(&self) -> impl Iterator<Item = Instant> {
+        let hosts = self.hosts.iter().filter_map(|host| host.role.poll_timeout());
+        hosts.chain(self.boxes.poll_timeout())
+    }
+
     fn is_due(&self) -> bool {
-        let timers = [self.host.poll_timeout(), self.boxes.poll_timeout()];
-        timers.into_iter().flatten().any(|due| due <= self.now)
+        self.timers().any(|due| due <= self.now)
     }
 
     /// Moves everything until nothing moves.
@@ -343,19 +367,25 @@ impl World {
         let mut busy = true;
         while busy {
             busy = false;
-            while let Some(length) = self.host.poll_tlp(self.now, &mut buf) {
-                busy = true;
-                if let Some(answer) = self.root.take(&buf[..length]) {
-                    let _ = self.host.handle_tlp(self.now, &answer);
+            for Host { role, root } in &mut self.hosts {
+                while let Some(length) = role.poll_tlp(self.now, &mut buf) {
+                    busy = true;
+                    if let Some(answer) = root.take(&buf[..length]) {
+                        let _ = role.handle_tlp(self.now, &answer);
+                    }
                 }
-            }
-            while let Some(out) = self.host.poll_transmit(self.now, &mut buf) {
-                busy = true;
-                self.boxes.handle_frame(self.now, &buf[..out.len]);
+                while let Some(out) = role.poll_transmit(self.now, &mut buf) {
+                    busy = true;
+                    self.boxes.handle_frame(self.now, &buf[..out.len]);
+                }
+                busy |= role.poll_control().is_some();
             }
             while let Some(out) = self.boxes.poll_transmit(self.now, &mut buf) {
                 busy = true;
-                self.host.handle_frame(self.now, &buf[..out.len]);
+                let frame = Frame::new_checked(&buf[..out.len]).expect("the box sends frames");
+                let to = frame.header().destination;
+                let host = (0..HOSTS).find(|n| host_node(*n) == to).expect("to one of its peers");
+                self.hosts[host].role.handle_frame(self.now, &buf[..out.len]);
             }
             let may_poll = self.boxes.may_poll(slot());
             while let Some(signal) = self.boxes.poll_signal(slot()) {
@@ -377,9 +407,7 @@ impl World {
                 self.device.out.pop_front();
                 busy = true;
             }
-            while self.host.poll_control().is_some() || self.boxes.poll_control().is_some() {
-                busy = true;
-            }
+            busy |= self.boxes.poll_control().is_some();
         }
         self.buf = buf;
         self.forget_bindings();
@@ -433,13 +461,15 @@ impl World {
         }
         self.device.recover();
         self.room = ClassSet::ALL;
-        self.root.holds = false;
-        while let Some(tlp) = self.root.answer(0) {
-            self.ask_device(&tlp);
+        for host in 0..HOSTS {
+            self.hosts[host].root.holds = false;
+            while let Some(tlp) = self.hosts[host].root.answer(0) {
+                self.ask_device(host, &tlp);
+            }
         }
         self.run(Duration::from_secs(8));
-        self.root.assert_nothing_outstanding();
-        self.unbind_port(Removal::Force);
+        self.hosts.iter().for_each(|host| host.root.assert_nothing_outstanding());
+        (0..HOSTS).for_each(|host| self.unbind_port(host));
         (0..FUNCTIONS).for_each(|f| self.unbind_slot(f));
         // A quarantined device may have to be tried twice: looked at, then reset.
         for _ in 0..3 {

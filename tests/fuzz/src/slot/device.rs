@@ -2,6 +2,7 @@
 
 use crate::emit::emit;
 use proxy_core::boxes::SlotSignal;
+use proxy_core::limits::TEN_BIT_TAGS;
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{ByteEnables, Class, CplStatus, Kind, Packet, TlpType};
@@ -48,15 +49,25 @@ struct Function {
     /// Its answers that it keeps.
     held: VecDeque<Vec<u8>>,
     /// Its reads of the host's memory, by tag: where each begins.
-    asked: [Option<u64>; 256],
+    asked: [Option<u64>; 1024],
+    /// The number that it takes from what is written to it.
+    id: Bdf,
+    /// Whether it has 10-bit tags.
+    ten_bit_tags: bool,
 }
 
 impl Function {
-    fn new(number: usize) -> Self {
-        let config = [0; 0x100];
+    fn new(number: usize, ten_bit_tags: bool) -> Self {
         let manner = Manner::Answers;
-        let (held, asked) = (VecDeque::new(), [None; 256]);
-        let mut function = Self { config, manner, prompt: true, held, asked };
+        let mut function = Self {
+            config: [0; 0x100],
+            manner,
+            prompt: true,
+            held: VecDeque::new(),
+            asked: [None; 1024],
+            id: Bdf::from_bits(number as u16),
+            ten_bit_tags,
+        };
         function.reset(number, manner);
         function
     }
@@ -80,14 +91,19 @@ impl Function {
         // PCI Express with function-level reset, and power management without No_Soft_Reset.
         self.put(0x40, 0x0002_8010);
         self.put(0x44, 1 << 28 | 1 << 15);
-        self.put(0x64, 0x1f);
+        self.put(0x64, 0x1f | if self.ten_bit_tags { 3 << 16 } else { 0 });
         self.put(0x80, 0x0003_0001);
         for at in (0xc0..0x100).step_by(4) {
             self.put(at, coded(((number as u64) << 12) | at as u64));
         }
         (self.manner, self.prompt) = (manner, manner == Manner::Answers);
         self.held.clear();
-        self.asked = [None; 256];
+        self.asked = [None; 1024];
+    }
+
+    /// Whether it uses 10-bit tags.
+    fn uses_ten_bit_tags(&self) -> bool {
+        self.ten_bit_tags && self.config[0x69] & 0x10 != 0
     }
 
     /// Whether that was a reset.
@@ -117,18 +133,16 @@ pub(super) struct Device {
     /// What a function does after its next resets.
     pub(super) after_reset: Manner,
     pub(super) out: VecDeque<Vec<u8>>,
-    bus: Bdf,
 }
 
 impl Device {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(ten_bit_tags: bool) -> Self {
         Self {
-            functions: core::array::from_fn(Function::new),
+            functions: core::array::from_fn(|number| Function::new(number, ten_bit_tags)),
             there: true,
             perst: false,
             after_reset: Manner::Answers,
             out: VecDeque::new(),
-            bus: Bdf::default(),
         }
     }
 
@@ -195,8 +209,12 @@ impl Device {
         if !self.there || self.perst || !may_ask {
             return;
         }
-        let requester = Bdf::from_bits(self.bus.bits() & !7 | function as u16);
-        let address = 0x10_0000 + u64::from(tag) * 0x100 + n as u64 * 4;
+        let requester = target.id;
+        // 10-bit ones have one of the upper two bits set (PCIe 5.0 section 2.2.6.2).
+        let upper = if target.uses_ten_bit_tags() { n as u16 % 3 + 1 } else { 0 };
+        let tag = upper << 8 | tag;
+        let page = (function as u64 + 1) << 20;
+        let address = page + u64::from(tag) * 0x100 + n as u64 * 4;
         let tlp = if n & 1 == 0 {
             let asked = &mut target.asked[usize::from(tag)];
             if asked.is_some() {
@@ -242,12 +260,14 @@ impl Device {
         };
         let unsupported = CplStatus::UnsupportedRequest;
         let Some(function) = self.functions.get(number) else {
-            return self.out.extend(self.completion(&packet, unsupported, &[]));
+            let id = Bdf::from_bits(number as u16);
+            return self.out.extend(completion(id, &packet, unsupported, &[]));
         };
         match function.manner {
             Manner::Answers | Manner::Holds => self.act(number, &packet),
             Manner::NotReady if configures => {
-                self.out.extend(self.completion(&packet, CplStatus::ConfigRetry, &[]));
+                let retry = CplStatus::ConfigRetry;
+                self.out.extend(completion(function.id, &packet, retry, &[]));
             }
             Manner::NotReady | Manner::Silent => {}
         }
@@ -274,7 +294,7 @@ impl Device {
                 &word
             }
             TlpType::CfgWr0 => {
-                self.bus = packet.destination();
+                self.functions[number].id = packet.destination();
                 let enables = packet.byte_enables().first;
                 anew = at < 0x100 && self.functions[number].write(at, enables, packet.payload());
                 &[]
@@ -286,8 +306,8 @@ impl Device {
             // Nothing that is written is read again.
             _ => return,
         };
-        let answer = self.completion(packet, CplStatus::Success, data);
         let function = &mut self.functions[number];
+        let answer = completion(function.id, packet, CplStatus::Success, data);
         // That of a reset comes before the reset.
         if function.manner == Manner::Holds && !anew {
             function.held.extend(answer);
@@ -299,30 +319,10 @@ impl Device {
         }
     }
 
-    fn completion(
-        &self,
-        packet: &Packet<&[u8]>,
-        status: CplStatus,
-        data: &[u8],
-    ) -> Option<Vec<u8>> {
-        let reads = packet.tlp_type() == TlpType::MRd;
-        (packet.class() == Some(Class::NonPosted)).then(|| {
-            emit(Kind::Completion {
-                completer: self.bus,
-                requester: packet.requester(),
-                tag: packet.tag(),
-                status,
-                bcm: false,
-                byte_count: 4,
-                lower_address: if reads { packet.address() as u8 & 0x7f } else { 0 },
-                locked: false,
-                data,
-            })
-        })
-    }
-
     pub(super) fn has_what_is_the_proxys(&self, function: usize) -> bool {
-        self.functions[function].config[0x68] & 0x1f == SET
+        let function = &self.functions[function];
+        let has_tags = function.uses_ten_bit_tags() || !function.ten_bit_tags || !TEN_BIT_TAGS;
+        has_tags && function.config[0x68] & 0x1f == SET
     }
 
     /// Whether it answered at once whatever it was asked since its last reset.
@@ -337,4 +337,27 @@ impl Device {
         let uses = self.functions[function].config[0x04] & 4 != 0;
         answers && uses && !self.has_what_is_the_proxys(function)
     }
+}
+
+/// What a function of such a number says to a request.
+fn completion(
+    completer: Bdf,
+    packet: &Packet<&[u8]>,
+    status: CplStatus,
+    data: &[u8],
+) -> Option<Vec<u8>> {
+    let reads = packet.tlp_type() == TlpType::MRd;
+    (packet.class() == Some(Class::NonPosted)).then(|| {
+        emit(Kind::Completion {
+            completer,
+            requester: packet.requester(),
+            tag: packet.tag(),
+            status,
+            bcm: false,
+            byte_count: 4,
+            lower_address: if reads { packet.address() as u8 & 0x7f } else { 0 },
+            locked: false,
+            data,
+        })
+    })
 }

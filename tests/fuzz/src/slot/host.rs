@@ -1,10 +1,14 @@
-//! A root complex that is honest: it asks under tags that are free, and answers what it is asked once.
+//! A host: its proxy, and a root complex that is honest. It asks under tags that are free, and answers
+//! what it is asked once.
 
 use super::device::coded;
 use crate::emit::emit;
+use proxy_core::host::{HostConfig, HostRole};
 use std::collections::VecDeque;
 use tlp_codec::ids::{Bdf, Tag};
 use tlp_codec::tlp::{ByteEnables, Class, CplStatus, Kind, Packet, TlpType};
+
+pub(super) const HOSTS: usize = 2;
 
 /// Where the functions' memory is, 4 KB each.
 const WINDOW: u32 = 0xe000_0000;
@@ -13,6 +17,17 @@ const WINDOW: u32 = 0xe000_0000;
 /// that is read only; and the bridge's that resets what is behind it.
 const REGISTERS: [u16; 6] = [0x04, 0x48, 0x68, 0x84, 0x10, 0xc0];
 const BRIDGE_CONTROL: u16 = 0x3c;
+
+pub(super) struct Host {
+    pub(super) role: HostRole,
+    pub(super) root: Root,
+}
+
+impl Host {
+    pub(super) fn new(config: &HostConfig) -> Self {
+        Self { role: HostRole::new(config).expect("a host"), root: Root::default() }
+    }
+}
 
 pub(super) struct Root {
     /// What is outstanding by tag, and what its answer has to hold if it is known.
