@@ -18,6 +18,7 @@ use proxy_daemon::plane::Plane;
 use proxy_daemon::stop::Stop;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use tlp_codec::ids::SlotId;
 use tracing::{info, warn};
@@ -183,7 +184,10 @@ fn open_image(path: &Path, spec: &SlotSpec) -> Result<FileImage, String> {
             format!("image {name} is not there; give size=SIZE to have it made, or another file")
         })?;
         let not_made = |e: std::io::Error| format!("image {name} could not be made: {e}");
-        let file = File::create_new(path).map_err(not_made)?;
+        // What tenants keep in it is for nobody else on this machine.
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(path).map_err(not_made)?;
         file.set_len(size.0).map_err(|e| {
             remove_new(path);
             format!("{}; size={} may be more than its file system takes", not_made(e), size.0)
@@ -205,6 +209,7 @@ fn remove_new(path: &Path) {
 mod tests {
     use super::*;
     use crate::config::Size;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn an_image_that_cannot_be_made_leaves_no_file() {
@@ -216,7 +221,8 @@ mod tests {
         assert!(error.contains("disk.img") && error.contains("size="), "{error}");
         assert!(!path.exists());
         assert!(open_image(&path, &spec(1 << 20)).is_ok());
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
+        let made = std::fs::metadata(&path).unwrap();
+        assert_eq!((made.len(), made.permissions().mode() & 0o777), (1 << 20, 0o600));
         // One that was there stays, whatever is wrong with it.
         std::fs::write(&path, "").unwrap();
         assert!(open_image(&path, &spec(1 << 20)).is_err());

@@ -49,9 +49,11 @@ fn carry_out(host: &mut ModelHost<impl CountingPort>, command: &Command, reply: 
             let value = u32::from_le_bytes(bytes);
             Ok((format!("{value:#010x}"), json!({ "value": value })))
         }
-        Command::MmioWrite { address, value } => {
-            let bytes = word(*value)?.to_le_bytes();
-            host.mmio_write(aligned(*address)?, &bytes).map_err(text)?;
+        Command::MmioWrite { address, value, times } => {
+            let (address, bytes) = (aligned(*address)?, word(*value)?.to_le_bytes());
+            for _ in 0..*times {
+                host.mmio_write(address, &bytes).map_err(text)?;
+            }
             Ok(("written".into(), json!({})))
         }
         Command::NvmeIdentify { device } => {

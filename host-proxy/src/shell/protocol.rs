@@ -60,6 +60,9 @@ pub enum Command {
         /// Value, 32 bits
         #[arg(value_parser = parse_number)]
         value: u64,
+        /// Write it so often, each write right behind the other
+        #[arg(long, default_value_t = 1)]
+        times: u32,
     },
     /// Identify an NVMe drive
     NvmeIdentify {

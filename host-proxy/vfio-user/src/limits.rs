@@ -37,6 +37,13 @@ pub const MAX_DMA_FILES: usize = 64;
 /// Address space for what is mapped, of the 128 TiB that a process has. More gets ENOMEM.
 pub const MAX_MAPPED: u64 = 16 << 40;
 
+/// Bytes of memory that is let go of at once. More is in a thread of its own.
+pub const MAX_LET_GO_AT_ONCE: u64 = 16 << 20;
+
+/// Threads that let go of memory. What would need one more is let go of at once, too, and the server waits
+/// for it.
+pub const MAX_LEAVING: usize = 4;
+
 /// The granule of DMA maps: the protocol's default for `pgsizes`. Others get EINVAL.
 pub const PAGE: u64 = 4096;
 

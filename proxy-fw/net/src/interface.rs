@@ -22,11 +22,6 @@ pub(crate) fn by_name(name: &str) -> Result<NetworkInterface, NetError> {
     Err(NetError::NoSuchInterface { interface: name.to_owned(), available: names.join(", ") })
 }
 
-/// Whether there is an interface of this number.
-pub(crate) fn is_there(index: u32) -> bool {
-    datalink::interfaces().iter().any(|interface| interface.index == index)
-}
-
 /// The interfaces that datagrams to and from a local address pass: the one that has it, or, for
 /// the unspecified address, all that are up and have an address of that IP version.
 pub(crate) fn behind(ip: IpAddr) -> Vec<NetworkInterface> {

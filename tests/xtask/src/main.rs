@@ -243,6 +243,7 @@ fn main() -> ExitCode {
         Command::Test { long: true, arguments } if arguments.is_empty() => {
             report.step("card firmware", firmware::build)
                 && tests(&mut report, &arguments, true)
+                && report.step("simulator: a day", simulator::day)
                 && report.step("limits of a card", || simulator::card_limits(true))
         }
         Command::Test { long, arguments } => tests(&mut report, &arguments, long),

@@ -50,6 +50,17 @@ pub(crate) fn seeds() -> Result<Done> {
     Ok(Done::with(format!("without {}", left_out.collect::<Vec<_>>().join(", "))))
 }
 
+/// A day, of which a seed takes minutes in the tests' program: one for each processor.
+pub(crate) fn day() -> Result<Done> {
+    build_programs(&["dxpu-sim"])?;
+    let jobs = std::thread::available_parallelism()?.to_string();
+    let mut command = Command::new(target_dir().join("debug").join("dxpu-sim"));
+    command.args(["--profile", "day", "--seeds", &format!("0..{jobs}"), "--jobs", &jobs]);
+    run(command.env("DXPU_SIM_COMMAND", AGAIN))
+        .context("the output names the seed and how to play it again")?;
+    Ok(Done::default())
+}
+
 /// Seeds of each profile that are run with the limits of a card when there is time.
 const CARD: u64 = 1000;
 

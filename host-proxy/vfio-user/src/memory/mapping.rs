@@ -7,6 +7,10 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+/// Bytes that are unmapped in one call: whoever maps something meanwhile, in another thread, waits for one
+/// piece at most.
+const UNMAPPED_AT_ONCE: usize = 64 << 20;
+
 /// A piece of a file that is mapped and shared with the client, which reads and writes it at any
 /// time.
 #[derive(Debug)]
@@ -98,10 +102,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // It fails only where the process has too many memory areas for one more to be cut in two;
-        // then the pages stay, and nobody reaches them.
-        // SAFETY: it is the whole mapping, and no pointer into it is kept.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        for at in (0..self.len).step_by(UNMAPPED_AT_ONCE) {
+            let len = UNMAPPED_AT_ONCE.min(self.len - at);
+            // It fails only where the process has too many memory areas for one more to be cut in two;
+            // then the pages stay, and nobody reaches them.
+            // SAFETY: it is a piece of the mapping, and no pointer into it is kept.
+            let _ = unsafe { munmap(self.start.as_ptr().add(at).cast(), len) };
+        }
     }
 }
 

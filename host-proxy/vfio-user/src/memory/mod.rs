@@ -1,11 +1,13 @@
 //! The client's memory, as it maps it for DMA.
 
 mod backing;
+mod leaving;
 mod mapping;
 
 use crate::limits::{MAX_DMA_FILES, MAX_DMA_MAPS, MAX_MAPPED, PAGE};
 use crate::wire::{DmaMap, DmaUnmap};
 use backing::Backing;
+use leaving::Leaving;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -37,6 +39,7 @@ pub struct Memory {
     files: usize,
     /// Bytes of address space that the maps take.
     mapped: u64,
+    leaving: Leaving,
 }
 
 #[derive(Debug)]
@@ -212,17 +215,29 @@ impl Memory {
         if map.last - address != size.wrapping_sub(1) {
             return Err(Errno::NOENT);
         }
-        match self.maps.remove(&address).expect("it was found").backing {
+        let backing = self.maps.remove(&address).expect("it was found").backing;
+        match backing {
             Backing::File { .. } => self.files -= 1,
             Backing::Mapped(_) => self.mapped -= size,
             Backing::Message => {}
+        }
+        if !matches!(backing, Backing::Message) {
+            self.leaving.let_go(vec![backing], size);
         }
         Ok(())
     }
 
     /// Unmaps everything.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        (self.files, self.mapped) = (0, 0);
+        let (mut gone, mut bytes) = (Vec::new(), 0_u64);
+        for (first, map) in std::mem::take(&mut self.maps) {
+            if !matches!(map.backing, Backing::Message) {
+                bytes = bytes.saturating_add(map.last - first);
+                gone.push(map.backing);
+            }
+        }
+        self.leaving.let_go(gone, bytes);
     }
 }
 

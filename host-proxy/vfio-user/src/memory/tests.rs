@@ -25,6 +25,41 @@ fn mapped(file: &OwnedFd, pages: u64) -> Memory {
     memory
 }
 
+/// Where this process has this file mapped, and under which descriptors.
+fn held(name: &str) -> (usize, usize) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let links = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let is_it = |path: &std::path::PathBuf| path.to_string_lossy().contains(name);
+    (maps.lines().filter(|line| line.contains(name)).count(), links.filter(is_it).count())
+}
+
+/// A virtual machine that is gone leaves its memory to this process alone.
+#[test]
+fn much_memory_is_let_go_of_in_a_thread_of_its_own_and_little_at_once() {
+    for (name, bytes, threads) in
+        [("little-memory", MAX_LET_GO_AT_ONCE, 0), ("much-memory", 5 * MAX_LET_GO_AT_ONCE, 1)]
+    {
+        for all in [false, true] {
+            let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&file, bytes).unwrap();
+            fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+            let (mut memory, map) = (Memory::default(), whole(0, bytes / PAGE));
+            memory.map(&map, vec![file], 1).unwrap();
+            assert_eq!(held(name), (1, 0), "it is mapped, and its descriptor closed");
+            memory.write(8, &[1; 8]).unwrap();
+            let unmap = if all { DmaUnmap::All } else { DmaUnmap::One { address: 0, size: bytes } };
+            memory.unmap(unmap).unwrap();
+            assert_eq!(memory.leaving.threads(), threads, "{name}");
+            assert_eq!(memory.read(8, &mut [0; 8]), Err(MemoryError::Unmapped));
+            memory.map(&map, Vec::new(), 1).expect("there is room for the next");
+            memory.leaving.wait();
+            assert_eq!(held(name), (0, 0), "{name} is gone");
+        }
+    }
+}
+
 /// A client cuts its file short and seals it while the proxy looks at it: what is mapped is there.
 #[test]
 fn a_file_that_is_cut_short_just_before_its_seal() {

@@ -9,8 +9,8 @@ use core::time::Duration;
 use tlp_codec::ids::{Bdf, Bus, Device, Function, Tag};
 use tlp_codec::tlp::{ByteEnables, CplStatus, Kind, Packet, Repr};
 
-/// How long the proxy waits for one answer.
-pub(super) const ANSWER_BOUND: Duration = Duration::from_millis(500);
+/// How long the proxy waits for an answer to what it asks a device itself.
+pub const ANSWER_BOUND: Duration = Duration::from_millis(500);
 
 /// A proxy that looks at an answer's bound so much later than that is over has stood still itself: whether
 /// the device answers is seen when it is asked once more.

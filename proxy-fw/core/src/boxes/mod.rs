@@ -35,6 +35,7 @@ use crate::role::{InHand, Outgoing, Role};
 use crate::switch::errors::Severity;
 use crate::time::{Earliest, Instant};
 use alloc::boxed::Box;
+pub use config::ANSWER_BOUND;
 use core::fmt::Write as _;
 use core::time::Duration;
 use slot::Slot;

@@ -38,7 +38,7 @@ impl Link {
                 self.heard_again(now, path, ack);
             }
         }
-        let news = self.paths[path].acknowledged(ack.packet, delay, now, self.config.initial_rtt);
+        let news = self.paths[path].acknowledged(ack.packet, delay, now, &self.config);
         self.paths[path].echo(ack.ce, now);
         let mut progress = 0_u8;
         while before(self.flight.oldest(), ack.next) {

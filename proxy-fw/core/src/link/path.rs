@@ -80,6 +80,9 @@ pub(super) struct Path {
     pub(super) in_flight: u64,
     /// Round-trip estimate.
     pub(super) rtt: Rtt,
+    /// When a frame was acknowledged that took longer than a timeout, which the estimate does not have;
+    /// [`Instant::FAR_FUTURE`] where the last one did not.
+    late_at: Instant,
     /// Congestion window.
     pub(super) congestion: Congestion,
     /// When its round trip began, bindings that sent TLPs by it since then, and in the one before.
@@ -157,6 +160,7 @@ impl Path {
             marks_told: 0,
             in_flight: 0,
             rtt: Rtt::new(config.initial_rtt),
+            late_at: Instant::FAR_FUTURE,
             congestion: Congestion::new(config.max_frame),
             sent_by: 0,
             heard: 0,
@@ -260,7 +264,7 @@ impl Path {
         packet: u32,
         delay: Option<Duration>,
         now: Instant,
-        allowance: Duration,
+        config: &LinkConfig,
     ) -> bool {
         if !self.is_news(packet) {
             return false;
@@ -272,12 +276,23 @@ impl Path {
             let sent = Instant::from_nanos(now.as_nanos().saturating_sub(passed));
             self.carried_at = sent;
             if let Some(delay) = delay {
-                self.rtt.sample(now, passed.saturating_sub(nanos(delay)));
-                let target = self.rtt.target(allowance);
-                self.congestion.delayed(now, sent, self.rtt.latest(), target);
+                self.measured(now, sent, passed.saturating_sub(nanos(delay)), config);
             }
         }
         true
+    }
+
+    /// A frame that left at `sent` took so long to be acknowledged, in nanoseconds.
+    fn measured(&mut self, now: Instant, sent: Instant, round_trip: u64, config: &LinkConfig) {
+        if sent < self.late_at && round_trip > self.timeout(config) {
+            // A peer that stood still is no long path: of one all that leaves from now on is late, too.
+            self.late_at = self.late_at.min(now);
+            return;
+        }
+        self.late_at = Instant::FAR_FUTURE;
+        self.rtt.sample(now, round_trip);
+        let target = self.rtt.target(config.initial_rtt);
+        self.congestion.delayed(now, sent, round_trip, target);
     }
 
     /// Whether that packet is later than all that the peer said it received.

@@ -75,7 +75,6 @@ impl RawOptions {
 pub struct RawPort {
     socket: OwnedFd,
     interface: String,
-    index: u32,
     mac: MacAddr,
     vlan: Option<u16>,
     mtu: usize,
@@ -122,7 +121,6 @@ impl RawPort {
         let port = Self {
             socket,
             interface: name.clone(),
-            index: found.index,
             mac,
             vlan,
             mtu,
@@ -207,8 +205,9 @@ impl RawPort {
         if source.raw_os_error() != Some(libc::ENETDOWN) {
             return Err(self.broken("receiving", source));
         }
-        // By its number: it may have another name by now.
-        if !interface::is_there(self.index) {
+        // The socket tells: a list of the interfaces waits for whoever in the system sets one up or down,
+        // which may take seconds, and other paths would wait with it.
+        if matches!(socket::mac(&self.socket), Ok(None)) {
             return Err(NetError::InterfaceRemoved { interface: self.interface.clone() });
         }
         tracing::warn!(interface = self.interface, "the interface went down");

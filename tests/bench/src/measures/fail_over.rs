@@ -17,6 +17,8 @@ const JOB: &str = "268435456";
 /// How long one register write comes after the other, each of which adds one: well over the time until a
 /// path dies.
 const ADDING: Duration = Duration::from_millis(600);
+/// So many of them right behind each other, that many are under way when it does.
+const AT_ONCE: u32 = 1000;
 /// When the path dies, after the reads began, and how long it is dead.
 const BEFORE: Duration = Duration::from_millis(150);
 /// How long frames are counted before it, to know which path carries them.
@@ -80,8 +82,8 @@ fn count_adds(system: &System, registers: u64) -> Result<(f64, f64)> {
     let (add, counter) = (registers + COUNTER_ADD, registers + COUNTER);
     let (begun, mut added) = (Instant::now(), 0.0);
     while begun.elapsed() < ADDING {
-        system.host(&["mmio-write", &add.to_string(), "1"])?;
-        added += 1.0;
+        system.host(&["mmio-write", &add.to_string(), "1", "--times", &AT_ONCE.to_string()])?;
+        added += f64::from(AT_ONCE);
     }
     let counted = system.host(&["mmio-read", &counter.to_string()])?;
     Ok((added, number(&counted, "/value")?))

@@ -99,17 +99,16 @@ fn targets(subject: &Subject<'_>, transport: &str, by: By, results: &mut Results
         let bare = floor.stream(Ends::Bare, run)?;
         let work = floor.stream(Ends::CopyAndCrcs, run)?;
         let before = (Traffic::of(&bench.network)?, Instant::now());
-        let times = [processor_time(&system.host_proxy)?, processor_time(&system.boxes)?];
+        let times = processor_times(system)?;
         let write = subject.write(subject.bytes(), WRITE)?;
-        let since = [
-            processor_time(&system.host_proxy)? - times[0],
-            processor_time(&system.boxes)? - times[1],
-        ];
+        let of_write = since(times, system)?;
         let frames = Traffic::of(&bench.network)?.since(before.0).received;
         let most = carrier.as_mut().unwrap_or(&mut floor).stream(Ends::Writes(WRITE), run)?;
         let again = floor.stream(Ends::CopyAndCrcs, run)?;
+        let times = processor_times(system)?;
         let read = subject.job("read", subject.bytes(), READ, TAGS)?;
-        rows.push(Row { bare, work, most, again, write, read, frames, since });
+        let of_read = since(times, system)?;
+        rows.push(Row { bare, work, most, again, write, read, frames, of_write, of_read });
     }
     let of =
         |figure: &dyn Fn(&Row) -> Result<f64>| rows.iter().map(figure).collect::<Result<Vec<_>>>();
@@ -141,11 +140,26 @@ fn targets(subject: &Subject<'_>, transport: &str, by: By, results: &mut Results
         results.figure(name("TLPs in a frame"), "", of(&|row| Ok(tlps(row)? / row.frames))?);
     }
     for (at, who) in ["host proxy", "box proxy"].into_iter().enumerate() {
-        let nanos = of(&|row| Ok(row.since[at].as_nanos() as f64 / tlps(row)?))?;
+        let nanos = of(&|row| Ok(row.of_write[at].as_nanos() as f64 / tlps(row)?))?;
         let what = format!("processor time of the {who} for a TLP, DMA write");
+        results.figure(name(&what), "ns", nanos);
+        // Requests have no data, and how many completions answer one is the root complex's choice.
+        let reads = |row: &Row| number(&row.read, "/requests");
+        let nanos = of(&|row| Ok(row.of_read[at].as_nanos() as f64 / reads(row)?))?;
+        let what = format!("processor time of the {who} for {READ} bytes, DMA read");
         results.figure(name(&what), "ns", nanos);
     }
     Ok(())
+}
+
+/// Processor time of host proxy and box proxy up to now.
+fn processor_times(system: &System) -> Result<[Duration; 2]> {
+    Ok([processor_time(&system.host_proxy)?, processor_time(&system.boxes)?])
+}
+
+fn since(before: [Duration; 2], system: &System) -> Result<[Duration; 2]> {
+    let [host, boxes] = processor_times(system)?;
+    Ok([host - before[0], boxes - before[1]])
 }
 
 /// One turn of bare streams and jobs.
@@ -157,24 +171,55 @@ struct Row {
     write: Value,
     read: Value,
     frames: f64,
-    since: [Duration; 2],
+    of_write: [Duration; 2],
+    of_read: [Duration; 2],
+}
+
+/// The bare stream beside a sweep: all that was measured of it, as a line in the sweep's picture.
+struct Beside {
+    floor: Floor,
+    run: Duration,
+    rates: Vec<f64>,
+}
+
+impl Beside {
+    fn open(bench: &Bench) -> Result<Self> {
+        let run = Duration::from_millis(bench.pick(100, 30));
+        Ok(Self { floor: Floor::open(&bench.network, By::Rings)?, run, rates: Vec::new() })
+    }
+
+    /// Measures it once.
+    fn turn(&mut self) -> Result<()> {
+        self.rates.push(self.floor.stream(Ends::Bare, self.run)? / 1e6);
+        Ok(())
+    }
+
+    /// What it came to, and a line of that.
+    fn end(self, sweep: &str, from: f64, to: f64, results: &mut Results) -> Series {
+        let name = format!("bare stream of 9000-byte frames beside {sweep}");
+        let median = results.figure(name, "MB/s", self.rates).median;
+        Series { name: "bare frames".into(), points: vec![(from, median), (to, median)] }
+    }
 }
 
 /// Writes by payload.
 fn writes(subject: &Subject<'_>, results: &mut Results) -> Result<()> {
-    let mut points = Vec::new();
+    let (mut points, mut bare) = (Vec::new(), Beside::open(subject.bench)?);
     for payload in [64, 128, 256, 512, 1024, 2048, 4096] {
-        let rates = (0..subject.bench.repeats)
-            .map(|_| Ok(rate(&subject.write(subject.bytes() / 4, payload)?)? / 1e6))
-            .collect::<Result<Vec<_>>>()?;
+        let mut rates = Vec::new();
+        for _ in 0..subject.bench.repeats {
+            bare.turn()?;
+            rates.push(rate(&subject.write(subject.bytes() / 4, payload)?)? / 1e6);
+        }
         let name = format!("DMA write, payload {payload} bytes");
         points.push((payload as f64, results.figure(name, "MB/s", rates).median));
     }
+    let bare = bare.end("the writes", 64.0, 4096.0, results);
     results.plots.push(Plot {
         title: "DMA write by payload".into(),
         x: "payload of a TLP, bytes".into(),
         y: "MB/s".into(),
-        series: vec![Series { name: "measured".into(), points }],
+        series: vec![Series { name: "measured".into(), points }, bare],
     });
     Ok(())
 }
@@ -189,24 +234,29 @@ fn reads(subject: &Subject<'_>, results: &mut Results) -> Result<()> {
         (format!("DMA read by tags, requests of {USUAL} bytes"), "tags", &by_tags[..]),
         (format!("DMA read by size of a request, {TAGS} tags"), "bytes of a request", &by_size[..]),
     ] {
+        let at = |&(tags, size): &(usize, usize)| if x == "tags" { tags } else { size } as f64;
         let (mut measured, mut predicted) = (Vec::new(), Vec::new());
+        let mut bare = Beside::open(subject.bench)?;
         for &(tags, size) in cases {
             let bytes = subject.bytes().min((tags as u64) << subject.bench.pick(21, 19));
             let (mut rates, mut equation) = (Vec::new(), Vec::new());
             for _ in 0..subject.bench.repeats {
+                bare.turn()?;
                 let job = subject.job("read", bytes, size, tags)?;
                 rates.push(rate(&job)? / 1e6);
                 equation.push(number(&job, "/equation1_unloaded_bytes_per_second")? / 1e6);
             }
-            let at = if x == "tags" { tags as f64 } else { size as f64 };
+            let at = at(&(tags, size));
             let name = format!("DMA read, {tags} tags of {size} bytes");
             measured.push((at, results.figure(&name, "MB/s", rates).median));
             let name = format!("{name}, by Equation 1");
             predicted.push((at, results.figure(name, "MB/s", equation).median));
         }
         let series = [("measured", measured), ("tags × request ÷ round trip", predicted)];
-        let series =
+        let mut series: Vec<_> =
             series.into_iter().map(|(name, points)| Series { name: name.into(), points }).collect();
+        let (first, last) = (at(&cases[0]), at(&cases[cases.len() - 1]));
+        series.push(bare.end(&format!("the reads by {x}"), first, last, results));
         results.plots.push(Plot { title, x: x.into(), y: "MB/s".into(), series });
     }
     Ok(())

@@ -9,6 +9,7 @@ use crate::world::World;
 use proxy_core::control::Share;
 use proxy_core::limits::MAX_FRAME;
 use std::time::Duration;
+use tlp_codec::fabric::TLP_OVERHEAD;
 use tlp_codec::ids::Epoch;
 
 /// What the bindings share.
@@ -36,8 +37,14 @@ const CABLES: &[Cable] = if cfg!(dxpu_limits = "card") {
 const SLOW: Cable = Cable { rate_mbps: 200, shared_buffers: 256, mtu: 1500 };
 
 const SLOTS: usize = 4;
-/// Bytes of a transfer.
+/// Bytes of a transfer, and of the data of a TLP.
 const BYTES: u64 = 4096;
+const PAYLOAD: usize = 512;
+/// Bytes of records for each of data, of which shares are. Behind a transfer comes an interrupt.
+const IN_RECORDS: f64 = {
+    let (tlps, overhead) = (BYTES as usize / PAYLOAD, 12 + TLP_OVERHEAD);
+    (tlps * (PAYLOAD + overhead) + 4 + overhead) as f64 / BYTES as f64
+};
 /// So long it is measured, milliseconds.
 const FOR_MS: u64 = 150;
 
@@ -68,7 +75,7 @@ fn profile([boxes, slots]: [usize; 2], cable: Cable, guaranteed_ppm: Option<u32>
     let mut profile = Profile::find("shares").unwrap();
     (profile.fabric.hosts, profile.fabric.boxes, profile.fabric.slots) = (1, boxes, slots);
     (profile.work.bytes, profile.work.stalls_ppm) = ([BYTES; 2], 0);
-    profile.work.payload = 512;
+    profile.work.payload = PAYLOAD;
     // What a device has under way waits in its proxy, not in the network.
     profile.fabric.shared_buffers = shared_buffers;
     (profile.fabric.cable.mark_kb, profile.fabric.cable.queue_kb) = (4, 64);
@@ -100,22 +107,30 @@ fn run(world: &mut World, ms: u64) {
     while world.step(until).expect("no promise is broken") {}
 }
 
-/// Bytes a second that each device wrote.
+/// Bytes of records a second with which each device's data came.
 fn measure(world: &mut World, for_ms: u64) -> Vec<f64> {
     let before = world.done_by_port(0);
     run(world, for_ms);
     let after = world.done_by_port(0);
     let rate = |(after, before): (&u64, &u64)| {
-        (after - before) as f64 * BYTES as f64 * 1e3 / for_ms as f64
+        (after - before) as f64 * BYTES as f64 * IN_RECORDS * 1e3 / for_ms as f64
     };
     after.iter().zip(&before).map(rate).collect()
+}
+
+fn limit(share: &Share) -> f64 {
+    if share.limit == 0 { f64::MAX } else { share.limit as f64 }
+}
+
+/// What it gets whatever the others want.
+fn floor(share: &Share) -> f64 {
+    (share.guarantee as f64).min(limit(share))
 }
 
 /// What each should get of so much: what it is guaranteed first, the rest by weight, none more than
 /// its limit.
 fn fair(shares: &[Share], all: f64) -> Vec<f64> {
-    let limit = |share: &Share| if share.limit == 0 { f64::MAX } else { share.limit as f64 };
-    let floor: Vec<f64> = shares.iter().map(|s| (s.guarantee as f64).min(limit(s))).collect();
+    let floor: Vec<f64> = shares.iter().map(floor).collect();
     let at = |level: f64| {
         let by_weight = |share: &Share| f64::from(share.weight.max(1)) * level;
         let each = shares.iter().zip(&floor);
@@ -135,6 +150,15 @@ fn compare(shares: &[Share], got: &[f64], least: f64, what: &str) {
     println!("{what}: {shares:?}\n  got {got:.0?}\n  of {fair:.0?}");
     for (number, (got, fair)) in got.iter().zip(&fair).enumerate() {
         assert!(*got > fair * least, "{what}: device {number} got {got:.0} of {fair:.0}");
+    }
+    keeps_promises(shares, got, what);
+}
+
+/// Who is guaranteed something has it, and what its other records take.
+fn keeps_promises(shares: &[Share], got: &[f64], what: &str) {
+    for (number, (got, share)) in got.iter().zip(shares).enumerate() {
+        let promised = floor(share);
+        assert!(*got >= promised * 0.9, "{what}: device {number} got {got:.0}, not {promised:.0}");
     }
 }
 
@@ -200,24 +224,74 @@ fn one_run(seed: u64, cable: Cable) {
 #[test]
 #[cfg_attr(dxpu_limits = "card", ignore = "its queues hold less than its share of a fast cable")]
 fn bindings_of_several_boxes_get_their_shares_of_the_hosts_cable() {
-    for (seed, guaranteed_ppm) in [(0, None), (1, Some(300_000)), (3, Some(300_000))] {
-        of_several_boxes(seed, guaranteed_ppm);
+    for cable in [MARKED, Narrow { rate_mbps: 25_000, mark_kb: 128, queue_kb: 1024 }] {
+        for (seed, guaranteed_ppm) in [(0, None), (1, Some(300_000)), (3, Some(300_000))] {
+            let profile = cable.profile(guaranteed_ppm);
+            let (shares, got) = of_several_boxes(seed, &profile, Task::DmaWrites);
+            compare(&shares, &got, 0.6, &format!("seed {seed}, a box each, {cable:?}"));
+        }
     }
 }
 
-fn of_several_boxes(seed: u64, guaranteed_ppm: Option<u32>) {
-    const CABLE: Cable = Cable { rate_mbps: 10_000, shared_buffers: 1024, mtu: MAX_FRAME };
-    let mut profile = profile([SLOTS, 1], CABLE, guaranteed_ppm);
-    (profile.fabric.cable.mark_kb, profile.fabric.cable.queue_kb) = (64, 512);
+/// One of them is guaranteed more than an even part, or most of that; to and from the host, and also where
+/// the network marks nothing.
+#[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "its queues hold less than its share of a fast cable")]
+fn what_is_guaranteed_holds_between_boxes() {
+    // What the devices have under way, 64 KB each, is more than either queue takes unhindered.
+    for cable in [MARKED, Narrow { mark_kb: 0, queue_kb: 128, ..MARKED }] {
+        // A device has no more than a quarter of the cable by what it may have read at a time.
+        for (task, percent) in [(Task::DmaWrites, 40), (Task::DmaReads, 20)] {
+            let mut profile = cable.profile(Some(300_000));
+            let shares = profile.fabric.shares.as_mut().expect("it has some");
+            shares.guarantee_mbps = [cable.rate_mbps * percent / 100; 2];
+            let is_one = |seed: &u64| {
+                let shares = of_boxes(*seed, &profile, task);
+                shares.iter().filter(|share| share.guarantee > 0).count() == 1
+            };
+            let seed = (0..).find(is_one).expect("there are many");
+            let (shares, got) = of_several_boxes(seed, &profile, task);
+            println!("seed {seed}, {cable:?}, {task:?}: {shares:?}\n  got {got:.0?}");
+            keeps_promises(&shares, &got, &format!("seed {seed}, {cable:?}, {task:?}"));
+        }
+    }
+}
+
+/// The cable of the host, and what the queue in front of it holds.
+#[derive(Clone, Copy, Debug)]
+struct Narrow {
+    rate_mbps: u64,
+    mark_kb: u64,
+    queue_kb: u64,
+}
+
+const MARKED: Narrow = Narrow { rate_mbps: 10_000, mark_kb: 64, queue_kb: 512 };
+
+impl Narrow {
+    fn profile(self, guaranteed_ppm: Option<u32>) -> Profile {
+        let cable = Cable { rate_mbps: self.rate_mbps, shared_buffers: 1024, mtu: MAX_FRAME };
+        let mut profile = profile([SLOTS, 1], cable, guaranteed_ppm);
+        (profile.fabric.cable.mark_kb, profile.fabric.cable.queue_kb) =
+            (self.mark_kb, self.queue_kb);
+        profile
+    }
+}
+
+/// The shares of each box's device in the direction of the work.
+fn of_boxes(seed: u64, profile: &Profile, task: Task) -> Vec<Share> {
+    let terms = Terms::new(seed, &profile.fabric);
+    let (epoch, up) = (Epoch::new(0, 1).unwrap(), task == Task::DmaWrites);
+    (0..SLOTS).map(|at_box| terms.of(at_box, 0, epoch, up).0).collect()
+}
+
+/// These, and what each got.
+fn of_several_boxes(seed: u64, profile: &Profile, task: Task) -> (Vec<Share>, Vec<f64>) {
+    let work = |port| Act::Work { host: 0, port, task, operations: 1_000_000 };
     let list: Vec<_> = (0..SLOTS).map(|port| (0, work(port))).collect();
-    let mut world = World::new(seed, &profile, entries(&list));
-    let terms = Terms::new(seed, &world.profile.fabric);
-    let epoch = Epoch::new(0, 1).unwrap();
-    let shares: Vec<_> = (0..SLOTS).map(|at_box| terms.of(at_box, 0, epoch, true).0).collect();
+    let mut world = World::new(seed, profile, entries(&list));
     while world.done() < 100 {
         run(&mut world, 1);
     }
     run(&mut world, 30);
-    let got = measure(&mut world, 50);
-    compare(&shares, &got, 0.6, &format!("seed {seed}, a box each"));
+    (of_boxes(seed, profile, task), measure(&mut world, 50))
 }

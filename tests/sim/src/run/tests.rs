@@ -75,28 +75,43 @@ fn a_calm_fabric_works() {
 
 #[test]
 fn incast_fills_the_cable_and_not_the_queue() {
-    for boxes in INCAST {
-        assert!(incast(boxes, 64).marked > 0, "switches that mark do");
+    for (boxes, cable) in INCAST.iter().flat_map(|n| CABLES.map(|cable| (*n, cable))) {
+        assert!(incast(boxes, cable).marked > 0, "switches that mark do");
     }
 }
 
 /// Ethernet alone has no marks: then delay and losses say it all.
 #[test]
 fn incast_fills_the_cable_where_nothing_is_marked() {
-    for boxes in INCAST {
-        assert_eq!(incast(boxes, 0).marked, 0);
+    for (boxes, cable) in INCAST.iter().flat_map(|n| CABLES.map(|cable| (*n, cable))) {
+        assert_eq!(incast(boxes, Narrow { mark_kb: 0, ..cable }).marked, 0);
     }
 }
 
 /// As many as fit the queue with large frames, more than do, and as many as a host may have.
 const INCAST: [usize; 3] = [8, 16, MAX_PEERS];
 
+/// A host's cable, and the queue of the switch in front of it.
+#[derive(Clone, Copy)]
+struct Narrow {
+    rate_mbps: u64,
+    queue_kb: u64,
+    mark_kb: u64,
+}
+
+const CABLES: [Narrow; 2] = [
+    Narrow { rate_mbps: 10_000, queue_kb: 512, mark_kb: 64 },
+    Narrow { rate_mbps: 25_000, queue_kb: 1024, mark_kb: 128 },
+];
+
 /// Boxes write into one host as fast as its cable and a good part more than its queue takes.
-fn incast(boxes: usize, mark_kb: u64) -> Frames {
+fn incast(boxes: usize, Narrow { rate_mbps, queue_kb, mark_kb }: Narrow) -> Frames {
     let mut profile = Profile::find("incast").unwrap();
-    profile.fabric.cable.mark_kb = mark_kb;
+    let cable = &mut profile.fabric.cable;
+    (cable.rate_mbps, cable.queue_kb, cable.mark_kb) = (rate_mbps, queue_kb, mark_kb);
     profile.fabric.boxes = boxes;
-    let (operations, bytes) = (16_000 / boxes as u64, 4096);
+    // Some 50 ms.
+    let (operations, bytes) = (rate_mbps * 8 / 5 / boxes as u64, 4096);
     let burst = |port| {
         let act = Act::Work { host: 0, port, task: Task::DmaWrites, operations };
         Entry { id: port as u32, at_us: 0, for_us: 0, act }
@@ -135,16 +150,16 @@ fn incast(boxes: usize, mark_kb: u64) -> Frames {
         }
     }
     let took = world.now().saturating_since(began).as_secs_f64();
-    let goodput = ((whole - before) * bytes * 8) as f64 / took / 1e9;
+    let goodput = ((whole - before) * bytes * 8) as f64 / took / 1e6 / rate_mbps as f64;
     let mut shares: Vec<u64> = shares.expect("there was a time when all had something to do");
     shares.sort_unstable();
     let frames = world.frames();
     println!(
-        "{boxes} boxes, marked above {mark_kb} KB: {goodput:.2} Gbit/s of 10, {frames:?}, for \
+        "{boxes} boxes, marked above {mark_kb} KB: {goodput:.2} of {rate_mbps} Mbit/s, {frames:?}, for \
          {longest:?} nothing came of one, shares {shares:?}"
     );
     let few = boxes == INCAST[0];
-    assert!(goodput > if few { 8.5 } else { 8.3 }, "{goodput:.2} Gbit/s of 10");
+    assert!(goodput > if few { 0.85 } else { 0.83 }, "{goodput:.2} of {rate_mbps} Mbit/s");
     let (least, middle, most) = (shares[0], shares[boxes / 2], shares[boxes - 1]);
     if few && mark_kb == 0 {
         assert!(least * 10 > most * 9, "shares {shares:?}");
@@ -152,11 +167,10 @@ fn incast(boxes: usize, mark_kb: u64) -> Frames {
     if mark_kb > 0 || few {
         assert_eq!(frames.lost, 0, "{frames:?}");
         assert!(longest < Duration::from_millis(1), "{longest:?}");
-        assert!(least * 10 > middle * 7, "shares {shares:?}");
+        assert!(least * 10 > middle * 6, "shares {shares:?}");
     } else {
         // Without marks the queue is full before anybody hears of it, if there is as much to send.
-        let fills = cfg!(not(dxpu_limits = "card"));
-        assert!(fills == (frames.lost > 0) && frames.lost * 20 < frames.sent, "{frames:?}");
+        assert!(frames.lost * 20 < frames.sent, "{frames:?}");
         assert!(longest < Duration::from_millis(30), "{longest:?}");
         assert!(least * 4 > middle, "shares {shares:?}");
     }

@@ -6,6 +6,7 @@ use crate::host::os::Stage;
 use crate::host::{FUNCTIONS, host_name, port_name};
 use crate::manager::Lent;
 use crate::oracle::{Verdict, Violation};
+use proxy_core::boxes::ANSWER_BOUND;
 use proxy_core::role::InHand;
 use proxy_core::time::Instant;
 use std::time::Duration;
@@ -93,7 +94,10 @@ impl World {
         // tag that a root complex may still answer is its until then.
         let last = self.hosts.iter().filter_map(|host| host.root.last_at()).max();
         let said = last.map_or(Duration::ZERO, |last| last.saturating_since(self.now()));
-        self.run_until_none(self.bound + said, 5, |world| {
+        // A box counts a request of its own by which a device may still mean it, after the time in which
+        // it waited for the answer itself.
+        let own = ANSWER_BOUND;
+        self.run_until_none(self.bound + own + said, 5, |world| {
             let left = world.left_in_hand();
             (!left.is_empty()).then(|| format!("at rest, these nodes have in hand: {left:?}"))
         })

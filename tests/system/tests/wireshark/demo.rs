@@ -14,8 +14,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tlp_codec::fabric::{ETHERTYPE, Frame};
 
-/// Packets that are compared: opening, enumeration and the first transfers.
-const MOST: usize = 1000;
+/// Packets that are compared: opening, enumeration and the first transfers; and the last ones, with which
+/// the device is taken back.
+const FIRST: usize = 1000;
+const LATEST: usize = 300;
 
 /// What the kernel holds for `dumpcap`, in MiB: more than all that the demo sends, so that a
 /// machine that leaves `dumpcap` no processor for a while loses no frame of the capture.
@@ -109,14 +111,14 @@ fn dropped(statistics: &InterfaceStatisticsBlock) -> Option<u64> {
     })
 }
 
-/// The frames of the first packets of a capture of UDP over IPv4 in Ethernet, by packet.
+/// The frames of a capture of UDP over IPv4 in Ethernet, by packet.
 fn frames(file: &Path) -> Vec<Vec<Captured>> {
     const HEADERS: usize = 14 + 20 + 8;
     let mut reader = PcapNgReader::new(std::fs::File::open(file).expect("the capture")).unwrap();
     let mut packets = Vec::new();
     while let Some(block) = reader.next_block() {
         let packet = match block.expect("a block") {
-            Block::EnhancedPacket(packet) if packets.len() < MOST => packet,
+            Block::EnhancedPacket(packet) => packet,
             Block::InterfaceStatistics(statistics) => {
                 let lost = dropped(&statistics).unwrap_or_default();
                 assert_eq!(lost, 0, "dumpcap lost packets of the capture");
@@ -167,8 +169,12 @@ fn the_demos_traffic_is_shown_as_the_codec_reads_it() {
     // The machine that sends captures what its kernel was given at once.
     let most = packets.iter().map(Vec::len).max();
     println!("at most {} frames in one packet", most.expect("packets"));
-    let frames = packets.concat();
-    let shown = tshark::json_of_first(&path, MOST as u32);
+    let count = packets.len();
+    assert!(count > FIRST + LATEST, "{count} packets");
+    let frames = [&packets[..FIRST], &packets[count - LATEST..]].concat().concat();
+    let latest = count - LATEST + 1;
+    let which = format!("frame.number <= {FIRST} || frame.number in {{{latest}..{count}}}");
+    let shown = tshark::json_matching(&path, &which);
     let compared = compare::compare(&frames, &shown, &Decoded::of(&path));
     assert!(compared > 500, "{compared} TLPs in {} frames", frames.len());
     let trees: Vec<&Value> = shown.iter().filter_map(|shown| shown.tree.as_ref()).collect();

@@ -71,8 +71,17 @@ pub(crate) fn json(capture: &Path) -> Vec<Shown> {
 
 /// As [`json`], of the first packets.
 pub(crate) fn json_of_first(capture: &Path, most: u32) -> Vec<Shown> {
+    json_by(capture, &["-c", &most.min(i32::MAX as u32).to_string()])
+}
+
+/// As [`json`], of the packets that a display filter selects.
+pub(crate) fn json_matching(capture: &Path, filter: &str) -> Vec<Shown> {
+    json_by(capture, &["-Y", filter])
+}
+
+fn json_by(capture: &Path, which: &[&str]) -> Vec<Shown> {
     let mut command = command(capture);
-    command.args(["-c", &most.min(i32::MAX as u32).to_string()]);
+    command.args(which);
     command.args(["-T", "json", "--no-duplicate-keys", "-J", "frame dxpu"]);
     let packets: Vec<Value> = serde_json::from_str(&output(&mut command)).expect("JSON");
     let shown = packets.into_iter().flat_map(|packet| {

@@ -100,6 +100,38 @@ fn a_peer_that_stood_still_carries_large_frames_at_once() {
     }
 }
 
+/// What it did not hear in that time was under way for long, and is no long way.
+#[test]
+fn a_peer_that_stood_still_is_soon_waited_for_as_before() {
+    let (mut pair, key, _, [sent, again]) = silent(&[1]);
+    let still = 300 * MS;
+    pair.now = pair.now + still;
+    arrive(&mut pair, &[sent, again].concat());
+    for _ in 0..3 {
+        pair.send(0, key, Posted, false, 64);
+        assert_eq!(pair.frames_from(0).len(), 1, "and it is lost");
+        pair.drain_for(LINK_MIN_RTO * 2).unwrap();
+        assert_eq!(pair.oracle.missing(), 0, "a timeout is as long as the peer stood still");
+    }
+}
+
+/// Of a way that is longer than any timeout so far everything comes late.
+#[test]
+fn a_way_that_has_become_long_is_measured() {
+    let (mut pair, key) = warm(LinkConfig::default());
+    pair.network.routes[0].delay = 20 * MS;
+    for _ in 0..4 {
+        pair.send(0, key, Posted, false, 64);
+        pair.drain_for(200 * MS).unwrap();
+    }
+    let before = pair.counter(0, "timeouts");
+    for _ in 0..10 {
+        pair.send(0, key, Posted, false, 64);
+        pair.drain_for(200 * MS).unwrap();
+    }
+    assert_eq!(pair.counter(0, "timeouts"), before, "it is known to be long");
+}
+
 #[test]
 fn what_was_lost_is_one_event_and_large_frames_are_tried_soon() {
     // The large ones, or all.
