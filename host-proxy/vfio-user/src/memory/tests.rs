@@ -1,5 +1,6 @@
 use super::mapping::word_len;
 use super::*;
+use crate::limits::MAX_LET_GO_AT_ONCE;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::sync::atomic::{AtomicBool, Ordering};
