@@ -6,6 +6,7 @@
 use super::World;
 use super::boxes::SlotNode;
 use crate::oracle::{Verdict, Violation};
+use proxy_core::link::ClassSet;
 use proxy_core::time::Instant;
 use std::time::Duration;
 
@@ -18,12 +19,12 @@ pub(super) struct Standstills {
 
 impl Standstills {
     /// Since when nothing of a flow has come, of which so much has by now, and something is under way
-    /// since `owed`.
+    /// since `owed`; or since when who gets it `takes` all that there may be.
     fn since(
         &mut self,
         now: Instant,
         at: (usize, usize),
-        delivered: u64,
+        (delivered, takes): (u64, bool),
         owed: Instant,
     ) -> Instant {
         let (binding, way) = at;
@@ -31,7 +32,7 @@ impl Standstills {
             self.flows.resize(binding + 1, [(0, now); 2]);
         }
         let flow = &mut self.flows[binding][way];
-        if flow.0 != delivered {
+        if flow.0 != delivered || !takes {
             *flow = (delivered, now);
         }
         flow.1.max(owed)
@@ -67,7 +68,11 @@ impl World {
             let binding = &self.bindings.all()[index];
             for (way, flow) in [&binding.down, &binding.up].into_iter().enumerate() {
                 let owed = flow.owed().1.filter(|_| binding.is_sound()).unwrap_or(now);
-                let since = self.standstills.since(now, (index, way), flow.delivered, owed);
+                // One that floods takes no requests until that has left it, which its host may let wait.
+                let entry = &self.boxes[binding.at_box].slots[binding.slot];
+                let takes = way == 1 || entry.device.room() == ClassSet::ALL;
+                let came = (flow.delivered, takes);
+                let since = self.standstills.since(now, (index, way), came, owed);
                 let stands = now.saturating_since(since);
                 let host = binding.host;
                 // What one did not answer holds up what comes behind, until the time of that is over.
