@@ -75,7 +75,7 @@ fn a_calm_fabric_works() {
 
 #[test]
 fn incast_fills_the_cable_and_not_the_queue() {
-    for (boxes, cable) in INCAST.iter().flat_map(|n| CABLES.map(|cable| (*n, cable))) {
+    for (boxes, cable) in INCAST.iter().flat_map(|n| CABLES.iter().map(|cable| (*n, *cable))) {
         assert!(incast(boxes, cable).marked > 0, "switches that mark do");
     }
 }
@@ -83,7 +83,7 @@ fn incast_fills_the_cable_and_not_the_queue() {
 /// Ethernet alone has no marks: then delay and losses say it all.
 #[test]
 fn incast_fills_the_cable_where_nothing_is_marked() {
-    for (boxes, cable) in INCAST.iter().flat_map(|n| CABLES.map(|cable| (*n, cable))) {
+    for (boxes, cable) in INCAST.iter().flat_map(|n| CABLES.iter().map(|cable| (*n, *cable))) {
         assert_eq!(incast(boxes, Narrow { mark_kb: 0, ..cable }).marked, 0);
     }
 }
@@ -99,10 +99,12 @@ struct Narrow {
     mark_kb: u64,
 }
 
-const CABLES: [Narrow; 2] = [
-    Narrow { rate_mbps: 10_000, queue_kb: 512, mark_kb: 64 },
-    Narrow { rate_mbps: 25_000, queue_kb: 1024, mark_kb: 128 },
-];
+const CABLES: &[Narrow] = {
+    const SLOW: Narrow = Narrow { rate_mbps: 10_000, queue_kb: 512, mark_kb: 64 };
+    const FAST: Narrow = Narrow { rate_mbps: 25_000, queue_kb: 1024, mark_kb: 128 };
+    // Cards have not enough under way for the queue of a fast one.
+    if cfg!(dxpu_limits = "card") { &[SLOW] } else { &[SLOW, FAST] }
+};
 
 /// Boxes write into one host as fast as its cable and a good part more than its queue takes.
 fn incast(boxes: usize, Narrow { rate_mbps, queue_kb, mark_kb }: Narrow) -> Frames {

@@ -105,11 +105,13 @@ mod tests {
     fn who_sees_something_come_or_waits_for_nothing_does_not_stand_still() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut all = Standstills::default();
-        let mut look = |ms, delivered, owed| all.since(at(ms), (3, 1), delivered, at(owed));
-        assert_eq!(look(50, 0, 20), at(50), "it was not looked at before");
-        assert_eq!(look(100, 0, 20), at(50));
-        assert_eq!(look(150, 1, 20), at(150), "one came");
-        assert_eq!(look(200, 1, 180), at(180), "that was all, and the next one is new");
-        assert_eq!(look(250, 1, 250), at(250), "nothing is under way");
+        let mut look = |ms, came, owed| all.since(at(ms), (3, 1), came, at(owed));
+        assert_eq!(look(50, (0, true), 20), at(50), "it was not looked at before");
+        assert_eq!(look(100, (0, true), 20), at(50));
+        assert_eq!(look(150, (1, true), 20), at(150), "one came");
+        assert_eq!(look(200, (1, true), 180), at(180), "that was all, and the next one is new");
+        assert_eq!(look(250, (1, true), 250), at(250), "nothing is under way");
+        assert_eq!(look(300, (1, false), 270), at(300), "it does not take all");
+        assert_eq!(look(350, (1, true), 270), at(300));
     }
 }
