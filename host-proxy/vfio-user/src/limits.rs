@@ -40,8 +40,8 @@ pub const MAX_MAPPED: u64 = 16 << 40;
 /// Bytes of memory that is let go of at once. More is in a thread of its own.
 pub const MAX_LET_GO_AT_ONCE: u64 = 16 << 20;
 
-/// Threads that let go of memory. What would need one more is let go of at once, too, and the server waits
-/// for it.
+/// Threads that let go of memory, which the limits above do not count any more. What would need one more is
+/// let go of at once, too, and the server waits for it.
 pub const MAX_LEAVING: usize = 4;
 
 /// The granule of DMA maps: the protocol's default for `pgsizes`. Others get EINVAL.

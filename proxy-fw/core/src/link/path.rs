@@ -80,8 +80,8 @@ pub(super) struct Path {
     pub(super) in_flight: u64,
     /// Round-trip estimate.
     pub(super) rtt: Rtt,
-    /// When a frame was acknowledged that took longer than a timeout, which the estimate does not have;
-    /// [`Instant::FAR_FUTURE`] where the last one did not.
+    /// When the first of a run of frames was acknowledged that took longer than a timeout, which the
+    /// estimate does not have; [`Instant::FAR_FUTURE`] where it has the last one.
     late_at: Instant,
     /// Congestion window.
     pub(super) congestion: Congestion,
@@ -285,7 +285,8 @@ impl Path {
     /// A frame that left at `sent` took so long to be acknowledged, in nanoseconds.
     fn measured(&mut self, now: Instant, sent: Instant, round_trip: u64, config: &LinkConfig) {
         if sent < self.late_at && round_trip > self.timeout(config) {
-            // A peer that stood still is no long path: of one all that leaves from now on is late, too.
+            // A peer that stood still is no long path: of one what leaves from now on is late, too. (So is
+            // it of one that stands still again before anything was in time.)
             self.late_at = self.late_at.min(now);
             return;
         }

@@ -196,7 +196,9 @@ impl RawPort {
                 before: self.mac,
                 now,
             }),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            // It is switched off first, of which alone a receiver is told.
+            None => Err(NetError::InterfaceRemoved { interface: self.interface.clone() }),
         }
     }
 

@@ -68,7 +68,8 @@ impl World {
             let binding = &self.bindings.all()[index];
             for (way, flow) in [&binding.down, &binding.up].into_iter().enumerate() {
                 let owed = flow.owed().1.filter(|_| binding.is_sound()).unwrap_or(now);
-                // One that floods takes no requests until that has left it, which its host may let wait.
+                // One that floods takes no requests until that has left it, which its host may let wait; nor
+                // does a drive that has its hands full.
                 let entry = &self.boxes[binding.at_box].slots[binding.slot];
                 let takes = way == 1 || entry.device.room() == ClassSet::ALL;
                 let came = (flow.delivered, takes);
