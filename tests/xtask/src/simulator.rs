@@ -1,6 +1,7 @@
 //! The simulator as a check: seeds that every change runs, some that nobody ran before, and the
 //! planted mistakes.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,23 +29,13 @@ const LEFT_OUT: &[(&str, &str)] = &[("day", "it takes long"), ("bench", "nothing
 /// longer than it saves here.
 pub(crate) fn seeds() -> Result<Done> {
     build_programs(&["dxpu-sim"])?;
-    let program = target_dir().join("debug").join("dxpu-sim");
-    let jobs = std::thread::available_parallelism()?.to_string();
-    let play_with = |more: &[&str], profile: &str, from: u64, count: u64| {
-        let mut command = Command::new(&program);
-        command.env("DXPU_SIM_COMMAND", AGAIN);
-        command.args(["--profile", profile, "--jobs", &jobs]).args(more);
-        command.args(["--seeds", &format!("{from}..{}", from + count)]);
-        run(&mut command).context("the output names the seed and how to play it again")
-    };
-    let play = |profile: &str, from: u64, count: u64| play_with(&[], profile, from, count);
-    play("all", 0, FIXED)?;
-    play_with(&["--nodes", LARGE.1], LARGE.0, 0, LARGE.2)?;
+    play(&[], "all", 0, FIXED)?;
+    play(&["--nodes", LARGE.1], LARGE.0, 0, LARGE.2)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let profiles = output(Command::new(&program).arg("profiles"))?;
+    let profiles = output(Command::new(program()).arg("profiles"))?;
     let names = profiles.lines().filter_map(|line| line.split_whitespace().next());
     for name in names.filter(|name| LEFT_OUT.iter().all(|(only, _)| only != name)) {
-        play(name, now * 1000, NEW)?;
+        play(&[], name, now * 1000, NEW)?;
     }
     let left_out = LEFT_OUT.iter().map(|(name, why)| format!("{name} ({why})"));
     Ok(Done::with(format!("without {}", left_out.collect::<Vec<_>>().join(", "))))
@@ -53,12 +44,23 @@ pub(crate) fn seeds() -> Result<Done> {
 /// A day, of which a seed takes minutes in the tests' program: one for each processor.
 pub(crate) fn day() -> Result<Done> {
     build_programs(&["dxpu-sim"])?;
-    let jobs = std::thread::available_parallelism()?.to_string();
-    let mut command = Command::new(target_dir().join("debug").join("dxpu-sim"));
-    command.args(["--profile", "day", "--seeds", &format!("0..{jobs}"), "--jobs", &jobs]);
-    run(command.env("DXPU_SIM_COMMAND", AGAIN))
-        .context("the output names the seed and how to play it again")?;
+    play(&[], "day", 0, std::thread::available_parallelism()?.get() as u64)?;
     Ok(Done::default())
+}
+
+/// The program that the tests have.
+fn program() -> PathBuf {
+    target_dir().join("debug").join("dxpu-sim")
+}
+
+/// Plays so many seeds of a profile with it.
+fn play(more: &[&str], profile: &str, from: u64, count: u64) -> Result<()> {
+    let jobs = std::thread::available_parallelism()?.to_string();
+    let mut command = Command::new(program());
+    command.env("DXPU_SIM_COMMAND", AGAIN);
+    command.args(["--profile", profile, "--jobs", &jobs]).args(more);
+    command.args(["--seeds", &format!("{from}..{}", from + count)]);
+    run(&mut command).context("the output names the seed and how to play it again")
 }
 
 /// Seeds of each profile that are run with the limits of a card when there is time.

@@ -60,8 +60,8 @@ type Then = (u64, Act);
 const AT_ONCE_MS: u64 = 20;
 
 /// A burst for a device that lasts for as long as it is measured, and longer.
-const fn work(port: usize) -> Act {
-    Act::Work { host: 0, port, task: Task::DmaWrites, operations: 1_000_000 }
+const fn work(port: usize, task: Task) -> Act {
+    Act::Work { host: 0, port, task, operations: 1_000_000 }
 }
 
 /// Four devices of a box that write into one host when they have work.
@@ -175,7 +175,7 @@ fn bindings_get_their_shares_and_others_when_they_are_bound_anew() {
 fn who_was_silent_gets_what_is_guaranteed() {
     for (seed, cable) in (0..4).flat_map(|seed| CABLES.iter().map(move |cable| (seed, *cable))) {
         let silent = seed as usize % SLOTS;
-        let at = |port| (if port == silent { ANEW_MS } else { 0 }, work(port));
+        let at = |port| (if port == silent { ANEW_MS } else { 0 }, work(port, Task::DmaWrites));
         let list: Vec<_> = (0..SLOTS).map(at).collect();
         let mut world = world(seed, cable, Some(1_000_000), &list);
         let terms = Terms::new(seed, &world.profile.fabric);
@@ -197,9 +197,9 @@ fn who_was_silent_gets_what_is_guaranteed() {
 }
 
 fn one_run(seed: u64, cable: Cable) {
-    let mut list: Vec<_> = (0..SLOTS).map(|port| (0, work(port))).collect();
+    let mut list: Vec<_> = (0..SLOTS).map(|port| (0, work(port, Task::DmaWrites))).collect();
     list.push((ANEW_MS, Act::Release { at_box: 0, slot: 0, force: true }));
-    list.push((ANEW_MS + AWAY_MS, work(0)));
+    list.push((ANEW_MS + AWAY_MS, work(0, Task::DmaWrites)));
     let mut world = world(seed, cable, None, &list);
     let terms = Terms::new(seed, &world.profile.fabric);
     let mut epochs = [Epoch::new(0, 1).unwrap(); SLOTS];
@@ -224,7 +224,7 @@ fn one_run(seed: u64, cable: Cable) {
 #[test]
 #[cfg_attr(dxpu_limits = "card", ignore = "its queues hold less than its share of a fast cable")]
 fn bindings_of_several_boxes_get_their_shares_of_the_hosts_cable() {
-    for cable in [MARKED, Narrow { rate_mbps: 25_000, mark_kb: 128, queue_kb: 1024 }] {
+    for cable in [SLOW_HOST, FAST_HOST] {
         for (seed, guaranteed_ppm) in [(0, None), (1, Some(300_000)), (3, Some(300_000))] {
             let profile = cable.profile(guaranteed_ppm);
             let (shares, got) = of_several_boxes(seed, &profile, Task::DmaWrites);
@@ -239,9 +239,9 @@ fn bindings_of_several_boxes_get_their_shares_of_the_hosts_cable() {
 fn what_is_guaranteed_holds_between_boxes() {
     // A device has no more than a quarter of the cable by what it may have read at a time.
     for (task, percent) in [(Task::DmaWrites, 40), (Task::DmaReads, 20)] {
-        let mut profile = MARKED.profile(Some(300_000));
+        let mut profile = SLOW_HOST.profile(Some(300_000));
         let shares = profile.fabric.shares.as_mut().expect("it has some");
-        shares.guarantee_mbps = [MARKED.rate_mbps * percent / 100; 2];
+        shares.guarantee_mbps = [SLOW_HOST.rate_mbps * percent / 100; 2];
         let is_one = |seed: &u64| {
             let shares = of_boxes(*seed, &profile, task);
             shares.iter().filter(|share| share.guarantee > 0).count() == 1
@@ -254,21 +254,28 @@ fn what_is_guaranteed_holds_between_boxes() {
 }
 
 /// The cable of the host, and what the queue in front of it holds.
-#[derive(Clone, Copy, Debug)]
-struct Narrow {
-    rate_mbps: u64,
-    mark_kb: u64,
-    queue_kb: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Narrow {
+    pub(super) rate_mbps: u64,
+    pub(super) mark_kb: u64,
+    pub(super) queue_kb: u64,
 }
 
-const MARKED: Narrow = Narrow { rate_mbps: 10_000, mark_kb: 64, queue_kb: 512 };
+pub(super) const SLOW_HOST: Narrow = Narrow { rate_mbps: 10_000, mark_kb: 64, queue_kb: 512 };
+pub(super) const FAST_HOST: Narrow = Narrow { rate_mbps: 25_000, mark_kb: 128, queue_kb: 1024 };
 
 impl Narrow {
+    /// Makes all cables of a profile such ones.
+    pub(super) fn set(self, profile: &mut Profile) {
+        let cable = &mut profile.fabric.cable;
+        (cable.rate_mbps, cable.mark_kb, cable.queue_kb) =
+            (self.rate_mbps, self.mark_kb, self.queue_kb);
+    }
+
     fn profile(self, guaranteed_ppm: Option<u32>) -> Profile {
         let cable = Cable { rate_mbps: self.rate_mbps, shared_buffers: 1024, mtu: MAX_FRAME };
         let mut profile = profile([SLOTS, 1], cable, guaranteed_ppm);
-        (profile.fabric.cable.mark_kb, profile.fabric.cable.queue_kb) =
-            (self.mark_kb, self.queue_kb);
+        self.set(&mut profile);
         profile
     }
 }
@@ -282,8 +289,7 @@ fn of_boxes(seed: u64, profile: &Profile, task: Task) -> Vec<Share> {
 
 /// These, and what each got.
 fn of_several_boxes(seed: u64, profile: &Profile, task: Task) -> (Vec<Share>, Vec<f64>) {
-    let work = |port| Act::Work { host: 0, port, task, operations: 1_000_000 };
-    let list: Vec<_> = (0..SLOTS).map(|port| (0, work(port))).collect();
+    let list: Vec<_> = (0..SLOTS).map(|port| (0, work(port, task))).collect();
     let mut world = World::new(seed, profile, entries(&list));
     while world.done() < 100 {
         run(&mut world, 1);

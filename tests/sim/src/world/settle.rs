@@ -96,8 +96,7 @@ impl World {
         let said = last.map_or(Duration::ZERO, |last| last.saturating_since(self.now()));
         // A box counts a request of its own by which a device may still mean it, after the time in which
         // it waited for the answer itself.
-        let own = ANSWER_BOUND;
-        self.run_until_none(self.bound + own + said, 5, |world| {
+        self.run_until_none(self.bound + ANSWER_BOUND + said, 5, |world| {
             let left = world.left_in_hand();
             (!left.is_empty()).then(|| format!("at rest, these nodes have in hand: {left:?}"))
         })
