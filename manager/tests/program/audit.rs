@@ -38,7 +38,7 @@ fn who_changes_something_is_recorded_with_the_change() {
     assert_eq!((&entry["method"], &entry["path"]), (&json!("POST"), &json!("/v1/allocations")));
     assert_eq!(entry.get("problem"), None);
     assert!(entry["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{entry}");
-    assert!(manager.log().contains("audit: POST /v1/allocations by ada@desk"));
+    manager.wait_log("audit: POST /v1/allocations by ada@desk");
 }
 
 /// What the path does not say is there too, also of what is refused.
@@ -78,7 +78,7 @@ fn what_was_done_to_what_is_recorded() {
         eventually(&format!("an entry of {method} {path} with {what}"), || {
             log(&manager, &format!("?path={path}")).pop().filter(|entry| entry["what"] == what)
         });
-        assert!(manager.log().contains(what), "{what}");
+        manager.wait_log(what);
     }
     // What is not said to be JSON is not read.
     let plain = [ACTOR, ("content-type", "text/plain")];

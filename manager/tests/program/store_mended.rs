@@ -17,10 +17,6 @@ fn pool() -> (Manager, Fake, Fake) {
     (manager, at_host, at_box)
 }
 
-fn wait_log(manager: &Manager, text: &str) {
-    eventually(text, || manager.log().contains(text).then_some(()));
-}
-
 #[test]
 fn what_a_host_lets_go_while_nothing_can_be_written_is_taken_back() {
     let (manager, at_host, at_box) = pool();
@@ -30,8 +26,8 @@ fn what_a_host_lets_go_while_nothing_can_be_written_is_taken_back() {
     at_host.with(|s| s.ports.get_mut(&0).unwrap().1 = PortState::Failed);
     at_host.event(Event::BindingFailed { peer, key, reason: BindingFailure::HostLetGo });
     at_host.event(Event::Port { port: PortId::new(0).unwrap(), state: PortState::Failed });
-    wait_log(&manager, "that a host let go cannot be recorded");
-    wait_log(&manager, "a failed binding cannot be recorded");
+    manager.wait_log("that a host let go cannot be recorded");
+    manager.wait_log("a failed binding cannot be recorded");
     limit(&manager, None);
     manager.wait_event("host-let-go", "box1/1");
     manager.wait_slot("box1/1", "free");
@@ -54,12 +50,12 @@ fn the_log_says_that_it_can_be_written_when_it_can() {
     let log = manager.log();
     assert!(!log.contains(SAYS) && !log.contains(HELD), "{log}");
     limit(&manager, None);
-    wait_log(&manager, SAYS);
+    manager.wait_log(SAYS);
     manager.wait_event("store-recovered", "since");
     assert_eq!(manager.log().matches(SAYS).count(), 1);
     assert!(!manager.log().contains(HELD));
     assert!(manager.request("POST", "/v1/holds", Some(&body)).0 < 300);
-    wait_log(&manager, HELD);
+    manager.wait_log(HELD);
 }
 
 #[test]
@@ -71,7 +67,7 @@ fn a_device_that_is_enabled_while_nothing_can_be_written_counts_as_enabled() {
     limit(&manager, Some(4096));
     at_host.with(|s| s.enumerates = true);
     at_host.event(Event::DeviceConfigured { port: PortId::new(0).unwrap() });
-    wait_log(&manager, "a configured device cannot be recorded");
+    manager.wait_log("a configured device cannot be recorded");
     limit(&manager, None);
     manager.wait_phase("configured");
     assert_eq!(manager.get("/v1/operations/op-1")["state"], "succeeded");
@@ -98,7 +94,7 @@ fn a_box_is_given_nothing_before_what_it_has_could_be_written() {
         state.slots[0].model = "another".into();
     }
     let _box = Fake::insist(manager.control, again.0, again.1);
-    wait_log(&manager, "ERROR manager::records");
+    manager.wait_log("ERROR manager::records");
     let is_ready = |manager: &Manager| {
         manager.request("GET", "/v1/nodes/box1", None).1["connection"]["ready"] == true
     };

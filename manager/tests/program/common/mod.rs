@@ -127,7 +127,14 @@ impl Manager {
     }
 
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+        let bytes = std::fs::read(self.path("log"));
+        let bytes = bytes.unwrap_or_else(|error| format!("no log: {error}").into_bytes());
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Waits until the log says this.
+    pub fn wait_log(&self, text: &str) {
+        eventually(&format!("{text} in the log"), || self.log().contains(text).then_some(()));
     }
 
     pub fn pid(&self) -> u32 {
