@@ -38,7 +38,7 @@ impl Link {
                 self.heard_again(now, path, ack);
             }
         }
-        let news = self.paths[path].acknowledged(ack.packet, delay, now, &self.config);
+        let news = self.paths[path].acknowledged(ack.packet, delay, now, &self.bounds);
         self.paths[path].echo(ack.ce, now);
         let mut progress = 0_u8;
         while before(self.flight.oldest(), ack.next) {
@@ -119,7 +119,7 @@ impl Link {
             let path = &mut self.paths[entry.path as usize];
             let (bytes, in_flight) = (u64::from(entry.bytes), path.in_flight);
             path.in_flight -= bytes;
-            let delayed = path.rtt.is_delayed(self.config.initial_rtt);
+            let delayed = path.rtt.is_delayed(&self.bounds);
             path.congestion.acknowledged(bytes, in_flight, delayed);
         }
         self.record_done(entry.what);
@@ -251,10 +251,13 @@ impl Link {
 
     /// Whether the oldest frame that is under way on a path tries whether larger ones pass.
     pub(super) fn oldest_is_try(&self, path: usize) -> bool {
+        self.oldest_on(path).is_some_and(|entry| self.paths[path].is_try(entry.packet))
+    }
+
+    /// The record that has been under way on a path for longest.
+    pub(super) fn oldest_on(&self, path: usize) -> Option<&Entry> {
         let mut entries = self.flight.sequences().map(|sequence| self.flight.entry(sequence));
-        let oldest =
-            entries.find(|entry| usize::from(entry.path) == path && entry.fate == Fate::Flying);
-        oldest.is_some_and(|entry| self.paths[path].is_try(entry.packet))
+        entries.find(|entry| usize::from(entry.path) == path && entry.fate == Fate::Flying)
     }
 
     /// When the oldest record has waited too long. It must have been sent twice, and the second
@@ -291,12 +294,12 @@ impl Link {
             }
             let entry = &mut self.paths[path];
             // What was under way may have been lost by other signs.
-            if entry.doubt_at.take_due(now) && entry.in_flight > 0 {
-                self.doubt_path(now, path);
-            }
-            let entry = &mut self.paths[path];
             if entry.timeout_at.take_due(now) && entry.in_flight > 0 {
                 self.path_timed_out(now, path);
+            }
+            let entry = &mut self.paths[path];
+            if entry.doubt_at.take_due(now) && entry.in_flight > 0 {
+                self.doubt_path(now, path);
             }
         }
     }

@@ -94,6 +94,8 @@ counters! {
         paths_lost = "link.paths_lost",
         /// Times that a frame took another path, too, because nothing came back from its own.
         paths_doubted = "link.paths_doubted",
+        /// Times that the oldest frame of the only path was sent once more because nothing came back.
+        tails_probed = "link.tails_probed",
         /// Times that a path was found to carry frames, again or for the first time.
         paths_found = "link.paths_found",
         /// Times that frames were made smaller because nothing came back.

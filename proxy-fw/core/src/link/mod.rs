@@ -86,6 +86,7 @@ use flight::Flight;
 use handshake::{Handshake, PeerLimits};
 use inbox::Inbox;
 use path::Path;
+use rtt::Bounds;
 use send::Outbox;
 use tlp_codec::fabric::{CloseReason, MIN_TLP};
 use tlp_codec::ids::{BindingKey, NodeId, PathId};
@@ -125,6 +126,8 @@ pub struct Link {
     told_incarnation: Option<u32>,
     local_is_host: bool,
     config: LinkConfig,
+    /// Of that, what is looked at for each acknowledgement.
+    bounds: Bounds,
     state: LinkState,
     handshake: Handshake,
     peer_limits: PeerLimits,
@@ -220,6 +223,7 @@ impl Link {
             counters,
             bad_frames,
             fault: None,
+            bounds: Bounds::new(&config),
             config,
         }
     }

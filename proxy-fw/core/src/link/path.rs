@@ -1,7 +1,7 @@
 //! One path: its packet numbers, both ways, and what they tell.
 
 use super::congestion::Congestion;
-use super::rtt::{Rtt, nanos};
+use super::rtt::{Bounds, Rtt, nanos};
 use super::sequence::before;
 use super::types::LinkConfig;
 use crate::limits::{ACK_EVERY, LINK_WINDOW, LOSS_TIMER};
@@ -96,8 +96,7 @@ pub(super) struct Path {
     pub(super) judged: u32,
     /// When what later frames have overtaken has had its time, where there is such a timer.
     pub(super) loss_at: [Timer; LOSS_TIMER as usize],
-    /// When what is under way here for longest takes another path, too; nothing on a link's only
-    /// path.
+    /// When what is under way here for longest is sent again, by another path where there is one.
     pub(super) doubt_at: Timer,
     pub(super) health: Health,
     /// When the next probe is due; nothing on a link's only path.
@@ -264,7 +263,7 @@ impl Path {
         packet: u32,
         delay: Option<Duration>,
         now: Instant,
-        config: &LinkConfig,
+        bounds: &Bounds,
     ) -> bool {
         if !self.is_news(packet) {
             return false;
@@ -276,15 +275,15 @@ impl Path {
             let sent = Instant::from_nanos(now.as_nanos().saturating_sub(passed));
             self.carried_at = sent;
             if let Some(delay) = delay {
-                self.measured(now, sent, passed.saturating_sub(nanos(delay)), config);
+                self.measured(now, sent, passed.saturating_sub(nanos(delay)), bounds);
             }
         }
         true
     }
 
     /// A frame that left at `sent` took so long to be acknowledged, in nanoseconds.
-    fn measured(&mut self, now: Instant, sent: Instant, round_trip: u64, config: &LinkConfig) {
-        if sent < self.late_at && round_trip > self.timeout(config) {
+    fn measured(&mut self, now: Instant, sent: Instant, round_trip: u64, bounds: &Bounds) {
+        if sent < self.late_at && round_trip > self.timeout(bounds) {
             // A peer that stood still is no long path: of one what leaves from now on is late, too. (So is
             // it of one that stands still again before anything was in time.)
             self.late_at = self.late_at.min(now);
@@ -292,7 +291,7 @@ impl Path {
         }
         self.late_at = Instant::FAR_FUTURE;
         self.rtt.sample(now, round_trip);
-        let target = self.rtt.target(config.initial_rtt);
+        let target = self.rtt.target(bounds);
         self.congestion.delayed(now, sent, round_trip, target);
     }
 
@@ -331,29 +330,28 @@ impl Path {
     }
 
     /// The retransmission timeout, in nanoseconds.
-    pub(super) fn timeout(&self, config: &LinkConfig) -> u64 {
-        self.rtt.timeout(config.ack_delay, config.min_rto, config.max_rto, self.backoff.into())
+    pub(super) fn timeout(&self, bounds: &Bounds) -> u64 {
+        self.rtt.timeout(bounds, self.backoff.into())
     }
 
     /// Starts the timers over, or stops them when nothing is under way here.
-    pub(super) fn restart_timeout(&mut self, now: Instant, config: &LinkConfig, several: bool) {
+    pub(super) fn restart_timeout(&mut self, now: Instant, bounds: &Bounds) {
         self.timeout_at.stop();
         self.doubt_at.stop();
         if self.in_flight > 0 {
-            let timeout = self.timeout(config);
+            let timeout = self.timeout(bounds);
             self.timeout_at.start(now.after_nanos(timeout));
-            if several {
-                self.doubt_at.start(now.after_nanos(self.patience(config)));
-            }
+            self.doubt_at.start(now.after_nanos(self.patience(timeout)));
         }
     }
 
-    /// After so long a path is doubted, in nanoseconds: two round trips, as in RFC 8985 section 7.2, and
-    /// time for an acknowledgement that is held back. A peer that stood still once makes the estimate
-    /// long for many round trips, and of those an idle path has few: the latest one counts, too.
-    pub(super) fn patience(&self, config: &LinkConfig) -> u64 {
+    /// After so long a path is doubted whose timeout is this, in nanoseconds: two round trips, as in RFC
+    /// 8985 section 7.2, and time for an acknowledgement that is held back. A peer that stood still once
+    /// makes the estimate long for many round trips, and of those an idle path has few: the latest one
+    /// counts, too.
+    pub(super) fn patience(&self, timeout: u64) -> u64 {
         let round_trip = self.rtt.smoothed().min(self.rtt.latest());
-        round_trip.saturating_mul(2).max(self.timeout(config) / 4)
+        (round_trip * 2).max(timeout / 4)
     }
 
     /// Nothing is waited for.
@@ -374,7 +372,6 @@ impl Path {
     /// The peer has no other path any more: whether this one works shows by itself.
     pub(super) fn is_alone(&mut self) {
         self.probe_at.stop();
-        self.doubt_at.stop();
         self.probe = None;
         if self.is_good() {
             self.health = Health::Good { asked: false };

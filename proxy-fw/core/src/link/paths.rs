@@ -37,7 +37,7 @@ impl Link {
         let before = core::mem::replace(&mut self.path_count, count);
         for path in count..before {
             self.lose_path(path);
-            let pause = nanos(self.config.min_rto);
+            let pause = self.bounds.min;
             let entry = &mut self.paths[path];
             entry.stop_waiting();
             // Its timeouts are over with it, and nothing of any size passes.
@@ -193,7 +193,7 @@ impl Link {
         if self.path_count == 1 {
             return;
         }
-        let pause = nanos(self.config.min_rto);
+        let pause = self.bounds.min;
         let forgotten = self.faulty(Fault::ForgetPath);
         let entry = &mut self.paths[path];
         if entry.is_good() {
@@ -228,7 +228,7 @@ impl Link {
             Health::Good { asked: false } => {}
             Health::Good { asked: true } => {
                 // What nobody had to tell of is told late: what left before it was asked is no answer.
-                let answered = entry.carried_at.after_nanos(entry.timeout(&self.config));
+                let answered = entry.carried_at.after_nanos(entry.timeout(&self.bounds));
                 if answered.max(entry.carried_at + self.config.keep_alive) <= now {
                     return;
                 }
@@ -248,11 +248,17 @@ impl Link {
 
     /// Nothing has come back from a path for some time: what it carries that is next in order takes
     /// another one, too, and whether this one is still good is asked at once. A timeout decides that;
-    /// neither a lone request nor those behind it, one after the other, wait for it.
+    /// neither a lone request nor those behind it, one after the other, wait for it. By a link's only path
+    /// it goes once more: of what was lost behind all else no later frame tells.
     pub(super) fn doubt_path(&mut self, now: Instant, path: usize) {
         let entry = &mut self.paths[path];
-        let again = entry.patience(&self.config).max(nanos(self.config.min_rto));
+        let patience = entry.patience(entry.timeout(&self.bounds));
+        let again = patience.max(self.bounds.min);
         entry.doubt_at.start(now.after_nanos(again));
+        if self.path_count == 1 && self.oldest_on(path).is_some_and(|entry| entry.tries == 1) {
+            self.counters.tails_probed += 1;
+            self.lose_oldest_frame(path);
+        }
         if self.good() & !(1 << path) == 0 {
             return;
         }
@@ -266,8 +272,7 @@ impl Link {
 
     /// Starts a path's timers over, or stops them when nothing is under way there.
     pub(super) fn restart_timeout(&mut self, now: Instant, path: usize) {
-        let several = self.path_count > 1;
-        self.paths[path].restart_timeout(now, &self.config, several);
+        self.paths[path].restart_timeout(now, &self.bounds);
     }
 
     /// A retransmission timeout has run out on a path.
@@ -362,7 +367,7 @@ impl Link {
             }
             Health::Good { asked } => {
                 *asked = true;
-                entry.probe_at.start(now.after_nanos(entry.timeout(&self.config)));
+                entry.probe_at.start(now.after_nanos(entry.timeout(&self.bounds)));
                 self.find_reach();
             }
             Health::Suspect { pause, tries, lost, .. } => {

@@ -1,8 +1,36 @@
 //! Round-trip time and retransmission timeout (RFC 6298, with the bounds of the configuration in
 //! place of its one second).
 
+use super::types::LinkConfig;
 use crate::time::Instant;
 use core::time::Duration;
+
+/// Longer times are taken for this one, some 18 minutes in nanoseconds: no sum of a few overflows.
+const LONGEST: u64 = 1 << 40;
+
+/// The times that estimates are held to, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// The round trip that is assumed before one was measured.
+    pub(super) initial: u64,
+    /// Shortest and longest retransmission timeout.
+    pub(super) min: u64,
+    max: u64,
+    /// How long the peer may hold an acknowledgement back.
+    ack_delay: u64,
+}
+
+impl Bounds {
+    pub(super) fn new(config: &LinkConfig) -> Self {
+        let bound = |time| nanos(time).min(LONGEST);
+        Self {
+            initial: bound(config.initial_rtt),
+            min: bound(config.min_rto),
+            max: bound(config.max_rto),
+            ack_delay: bound(config.ack_delay),
+        }
+    }
+}
 
 /// The estimate of one path, in nanoseconds: arithmetic with `Duration` is a good part of what an
 /// acknowledgement costs.
@@ -26,15 +54,15 @@ pub(super) fn nanos(duration: Duration) -> u64 {
 }
 
 /// No sample is as long.
-const NONE: u64 = u64::MAX;
+const NONE: u64 = 2 * LONGEST;
 
 /// How long the smallest round trip is remembered, once or twice.
 const MEMORY: Duration = Duration::from_secs(10);
 
 impl Rtt {
-    /// Before any sample: section 2.1 with `initial` in place of a third of a second.
+    /// Before any sample: section 2.1 with `initial` nanoseconds in place of a third of a second.
     pub(super) fn new(initial: Duration) -> Self {
-        let initial = nanos(initial);
+        let initial = nanos(initial).min(LONGEST);
         let variation = initial / 2;
         let (minimum, epoch, epoch_end) = (NONE, NONE, Instant::ZERO);
         Self { smoothed: initial, variation, minimum, epoch, epoch_end, latest: initial }
@@ -42,6 +70,7 @@ impl Rtt {
 
     /// Takes a sample, in nanoseconds (sections 2.2 and 2.3: alpha 1/8, beta 1/4).
     pub(super) fn sample(&mut self, now: Instant, sample: u64) {
+        let sample = sample.min(LONGEST);
         self.latest = sample;
         if self.minimum == NONE {
             (self.minimum, self.epoch, self.epoch_end) = (sample, sample, now + MEMORY);
@@ -55,31 +84,22 @@ impl Rtt {
         }
         self.minimum = self.minimum.min(sample);
         let off = self.smoothed.abs_diff(sample);
-        // What a clock's range allows may be as large as the type; the estimate may not wrap.
-        self.variation = self.variation / 4 * 3 + off / 4;
-        self.smoothed = self.smoothed / 8 * 7 + sample / 8;
+        self.variation = (self.variation * 3 + off) / 4;
+        self.smoothed = (self.smoothed * 7 + sample) / 8;
     }
 
     /// The timeout after `backoff` timeouts in a row (sections 2.3 to 2.5 and 5.5), in nanoseconds.
-    /// The peer may hold an acknowledgement back for `ack_delay`.
-    pub(super) fn timeout(
-        &self,
-        ack_delay: Duration,
-        min: Duration,
-        max: Duration,
-        backoff: u32,
-    ) -> u64 {
-        let (min, max) = (nanos(min), nanos(max));
-        let sum = self.variation.saturating_mul(4).saturating_add(self.smoothed);
-        let once = sum.saturating_add(nanos(ack_delay)).clamp(min, max);
-        once.saturating_mul(1 << backoff.min(16)).min(max)
+    pub(super) fn timeout(&self, bounds: &Bounds, backoff: u32) -> u64 {
+        let Bounds { min, max, ack_delay, .. } = *bounds;
+        let once = self.variation * 4 + self.smoothed + ack_delay;
+        (once.clamp(min, max) << backoff.min(16)).min(max)
     }
 
     /// How long after a later frame's acknowledgement an earlier one counts as lost: 9/8 round
     /// trips (RFC 9002, section 6.1.2). Nanoseconds.
     pub(super) fn reordering(&self) -> u64 {
         let longest = self.smoothed.max(self.latest);
-        longest.saturating_add(longest / 8)
+        longest + longest / 8
     }
 
     /// The smoothed round trip, in nanoseconds.
@@ -93,13 +113,13 @@ impl Rtt {
     }
 
     /// The longest round trip at which queues are not filling, in nanoseconds.
-    pub(super) fn target(&self, allowance: Duration) -> u64 {
-        self.minimum.saturating_mul(2).saturating_add(nanos(allowance))
+    pub(super) fn target(&self, bounds: &Bounds) -> u64 {
+        self.minimum * 2 + bounds.initial
     }
 
     /// Whether the latest round trip is so much above the smallest that queues are filling.
-    pub(super) fn is_delayed(&self, allowance: Duration) -> bool {
-        self.latest > self.target(allowance)
+    pub(super) fn is_delayed(&self, bounds: &Bounds) -> bool {
+        self.latest > self.target(bounds)
     }
 }
 
@@ -107,23 +127,24 @@ impl Rtt {
 mod tests {
     use super::*;
 
-    const MS: Duration = Duration::from_millis(1);
+    const MS: u64 = 1_000_000;
+    const BOUNDS: Bounds = Bounds { initial: MS, min: 5 * MS, max: 100 * MS, ack_delay: MS };
 
     #[test]
     fn the_first_sample_is_taken_whole_and_later_ones_smoothed() {
-        let mut rtt = Rtt::new(50 * MS);
-        rtt.sample(Instant::ZERO, nanos(8 * MS));
-        assert_eq!(rtt.smoothed(), nanos(8 * MS));
-        assert_eq!(rtt.timeout(Duration::ZERO, MS, 1000 * MS, 0), nanos(24 * MS));
-        rtt.sample(Instant::ZERO, nanos(16 * MS));
-        assert_eq!(rtt.smoothed(), nanos(9 * MS));
+        let mut rtt = Rtt::new(Duration::from_nanos(50 * MS));
+        rtt.sample(Instant::ZERO, 8 * MS);
+        assert_eq!(rtt.smoothed(), 8 * MS);
+        assert_eq!(rtt.timeout(&BOUNDS, 0), 25 * MS);
+        rtt.sample(Instant::ZERO, 16 * MS);
+        assert_eq!(rtt.smoothed(), 9 * MS);
     }
 
     #[test]
     fn back_off_doubles_up_to_the_bound() {
-        let mut rtt = Rtt::new(MS);
-        rtt.sample(Instant::ZERO, nanos(MS));
-        let timeout = |backoff| Duration::from_nanos(rtt.timeout(MS, 5 * MS, 100 * MS, backoff));
+        let mut rtt = Rtt::new(Duration::from_nanos(MS));
+        rtt.sample(Instant::ZERO, MS);
+        let timeout = |backoff| rtt.timeout(&BOUNDS, backoff);
         assert_eq!(timeout(0), 5 * MS);
         assert_eq!(timeout(3), 40 * MS);
         assert_eq!(timeout(30), 100 * MS);
@@ -131,11 +152,11 @@ mod tests {
 
     #[test]
     fn a_path_that_became_longer_is_not_delayed_for_ever() {
-        let mut rtt = Rtt::new(MS);
-        rtt.sample(Instant::ZERO, nanos(MS));
+        let mut rtt = Rtt::new(Duration::from_nanos(MS));
+        rtt.sample(Instant::ZERO, MS);
         for second in 0..30 {
-            rtt.sample(Instant::ZERO + Duration::from_secs(second), nanos(10 * MS));
-            assert_eq!(rtt.is_delayed(MS), second < 20, "after {second} s");
+            rtt.sample(Instant::ZERO + Duration::from_secs(second), 10 * MS);
+            assert_eq!(rtt.is_delayed(&BOUNDS), second < 20, "after {second} s");
         }
     }
 }

@@ -277,7 +277,7 @@ impl Link {
         let mut guaranteed = 0;
         if rate > 0 {
             // What is above that the queue may be of its own making.
-            let round_trip = entry.rtt.smoothed().min(entry.rtt.target(self.config.ack_delay));
+            let round_trip = entry.rtt.smoothed().min(entry.rtt.target(&self.bounds));
             guaranteed = rate.saturating_mul(round_trip / 1000) / (SECOND / 1000);
         }
         entry.congestion.share(weight, guaranteed);

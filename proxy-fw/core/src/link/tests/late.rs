@@ -100,6 +100,31 @@ fn a_peer_that_stood_still_carries_large_frames_at_once() {
     }
 }
 
+/// No later frame tells of the last ones: the first of them goes once more well before the timeout, and
+/// what is heard of that tells of the others.
+#[test]
+fn what_is_lost_last_is_sent_again_before_a_timeout() {
+    for count in [1, 2] {
+        let (mut pair, key) = warm(LinkConfig::default());
+        frames(&mut pair, key, &[1, 9][..count]);
+        pair.drain_for(LINK_MIN_RTO / 2 + pair.network.routes[0].delay * 4).unwrap();
+        assert_eq!(pair.oracle.missing(), 0, "{count} were lost");
+        assert_eq!(pair.counter(0, "timeouts"), 0);
+        assert_eq!(pair.counter(0, "tails_probed"), 1);
+    }
+}
+
+/// It is the timeout that waits longer each time, and gives up.
+#[test]
+fn what_is_sent_again_in_vain_is_not_sent_again_and_again() {
+    let (mut pair, key) = warm(LinkConfig::default());
+    pair.network.routes[0].cut = [true; 2];
+    pair.send(0, key, Posted, false, 64);
+    pair.drain_for(200 * MS).unwrap();
+    assert_eq!(pair.counter(0, "tails_probed"), 1);
+    assert!((3..9).contains(&pair.counter(0, "timeouts")), "{}", pair.counter(0, "timeouts"));
+}
+
 /// What it did not hear in that time was under way for long, and is no long way.
 #[test]
 fn a_peer_that_stood_still_is_soon_waited_for_as_before() {
