@@ -108,7 +108,7 @@ pub const SIDEBAND_QUEUE: usize = 8;
 pub const LINK_WINDOW: usize = sizes::LINK_WINDOW;
 
 /// Whether what a later frame has overtaken is lost when its time is over, although nothing more comes
-/// back by then; otherwise that waits for the retransmission timeout.
+/// back by then; otherwise that waits until the path is doubted, or for the retransmission timeout.
 pub const LOSS_TIMER: bool = sizes::LOSS_TIMER;
 
 /// Frames with records that one acknowledgement waits for at most.

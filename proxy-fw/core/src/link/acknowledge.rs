@@ -254,7 +254,7 @@ impl Link {
         self.oldest_on(path).is_some_and(|entry| self.paths[path].is_try(entry.packet))
     }
 
-    /// The record that has been under way on a path for longest.
+    /// The record that is next in order of those under way on a path.
     pub(super) fn oldest_on(&self, path: usize) -> Option<&Entry> {
         let mut entries = self.flight.sequences().map(|sequence| self.flight.entry(sequence));
         entries.find(|entry| usize::from(entry.path) == path && entry.fate == Fate::Flying)

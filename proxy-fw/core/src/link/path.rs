@@ -28,6 +28,9 @@ fn units(at: Instant) -> u32 {
     (at.as_nanos() >> UNIT) as u32
 }
 
+/// The part of a timeout after which a path is doubted beside which there are others.
+pub(super) const DOUBTED: u64 = 4;
+
 /// What this end thinks of a path, towards the peer. The peer judges the other direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
@@ -96,7 +99,8 @@ pub(super) struct Path {
     pub(super) judged: u32,
     /// When what later frames have overtaken has had its time, where there is such a timer.
     pub(super) loss_at: [Timer; LOSS_TIMER as usize],
-    /// When what is under way here for longest is sent again, by another path where there is one.
+    /// When what is under way here for longest takes another path, too, or on a link's only path goes once
+    /// more.
     pub(super) doubt_at: Timer,
     pub(super) health: Health,
     /// When the next probe is due; nothing on a link's only path.
@@ -335,23 +339,24 @@ impl Path {
     }
 
     /// Starts the timers over, or stops them when nothing is under way here.
-    pub(super) fn restart_timeout(&mut self, now: Instant, bounds: &Bounds) {
+    pub(super) fn restart_timeout(&mut self, now: Instant, bounds: &Bounds, several: bool) {
         self.timeout_at.stop();
         self.doubt_at.stop();
         if self.in_flight > 0 {
             let timeout = self.timeout(bounds);
             self.timeout_at.start(now.after_nanos(timeout));
-            self.doubt_at.start(now.after_nanos(self.patience(timeout)));
+            // What goes again by the path itself is nothing new to a peer that has it, and no hurry.
+            let part = if several { DOUBTED } else { 2 };
+            self.doubt_at.start(now.after_nanos(self.patience(timeout / part)));
         }
     }
 
-    /// After so long a path is doubted whose timeout is this, in nanoseconds: two round trips, as in RFC
-    /// 8985 section 7.2, and time for an acknowledgement that is held back. A peer that stood still once
-    /// makes the estimate long for many round trips, and of those an idle path has few: the latest one
-    /// counts, too.
-    pub(super) fn patience(&self, timeout: u64) -> u64 {
+    /// After so long a path is doubted, in nanoseconds: two round trips, as in RFC 8985 section 7.2, and
+    /// the `least`, time for an acknowledgement that is held back. A peer that stood still once makes the
+    /// estimate long for many round trips, and of those an idle path has few: the latest one counts, too.
+    pub(super) fn patience(&self, least: u64) -> u64 {
         let round_trip = self.rtt.smoothed().min(self.rtt.latest());
-        (round_trip * 2).max(timeout / 4)
+        (round_trip * 2).max(least)
     }
 
     /// Nothing is waited for.

@@ -9,7 +9,7 @@
 //! preferred until it answers.
 
 use super::faults::Fault;
-use super::path::{Health, Path, Raise};
+use super::path::{DOUBTED, Health, Path, Raise};
 use super::rtt::nanos;
 use super::sequence::before;
 use super::types::{LinkState, Transmit};
@@ -248,16 +248,14 @@ impl Link {
 
     /// Nothing has come back from a path for some time: what it carries that is next in order takes
     /// another one, too, and whether this one is still good is asked at once. A timeout decides that;
-    /// neither a lone request nor those behind it, one after the other, wait for it. By a link's only path
-    /// it goes once more: of what was lost behind all else no later frame tells.
+    /// neither a lone request nor those behind it, one after the other, wait for it.
     pub(super) fn doubt_path(&mut self, now: Instant, path: usize) {
         let entry = &mut self.paths[path];
-        let patience = entry.patience(entry.timeout(&self.bounds));
+        let patience = entry.patience(entry.timeout(&self.bounds) / DOUBTED);
         let again = patience.max(self.bounds.min);
         entry.doubt_at.start(now.after_nanos(again));
-        if self.path_count == 1 && self.oldest_on(path).is_some_and(|entry| entry.tries == 1) {
-            self.counters.tails_probed += 1;
-            self.lose_oldest_frame(path);
+        if self.path_count == 1 {
+            self.probe_tail(path);
         }
         if self.good() & !(1 << path) == 0 {
             return;
@@ -270,9 +268,21 @@ impl Link {
         }
     }
 
+    /// What the only path carries that is next in order goes once more: of what was lost behind all else no
+    /// later frame tells (RFC 8985, section 7). That larger frames do not pass a timeout shows.
+    fn probe_tail(&mut self, path: usize) {
+        let Some(oldest) = self.oldest_on(path) else { return };
+        if oldest.tries == 1 && !self.paths[path].is_try(oldest.packet) {
+            self.counters.tails_probed += 1;
+            self.lose_oldest_frame(path);
+            self.out.probe = Some(path as u8);
+        }
+    }
+
     /// Starts a path's timers over, or stops them when nothing is under way there.
     pub(super) fn restart_timeout(&mut self, now: Instant, path: usize) {
-        self.paths[path].restart_timeout(now, &self.bounds);
+        let several = self.path_count > 1;
+        self.paths[path].restart_timeout(now, &self.bounds, several);
     }
 
     /// A retransmission timeout has run out on a path.

@@ -258,6 +258,23 @@ fn what_is_guaranteed_holds_between_boxes() {
     }
 }
 
+/// More is guaranteed than the cable carries: what goes at it all does not make it carry less.
+#[test]
+#[cfg_attr(dxpu_limits = "card", ignore = "its queues hold less than its share of a fast cable")]
+fn guarantees_that_are_too_many_share_the_cable() {
+    for cable in [SLOW_HOST, GIGABIT] {
+        let mut profile = cable.profile(Some(1_000_000));
+        let shares = profile.fabric.shares.as_mut().expect("it has some");
+        shares.guarantee_mbps = [cable.rate_mbps * 40 / 100; 2];
+        let (_, got) = of_several_boxes(0, &profile, Task::DmaWrites);
+        let whole = cable.rate_mbps as f64 * 1e6 / 8.0;
+        let parts: Vec<_> = got.iter().map(|got| got / whole).collect();
+        println!("{cable:?}: {parts:.2?}");
+        assert!(parts.iter().sum::<f64>() > 0.85, "{cable:?}: {parts:.2?}");
+        assert!(parts.iter().all(|part| *part > 0.05), "{cable:?}: {parts:.2?}");
+    }
+}
+
 /// The cable of the host, and what the queue in front of it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Narrow {

@@ -107,7 +107,7 @@ fn what_is_lost_last_is_sent_again_before_a_timeout() {
     for count in [1, 2] {
         let (mut pair, key) = warm(LinkConfig::default());
         frames(&mut pair, key, &[1, 9][..count]);
-        pair.drain_for(LINK_MIN_RTO / 2 + pair.network.routes[0].delay * 4).unwrap();
+        pair.drain_for(LINK_MIN_RTO * 3 / 4).unwrap();
         assert_eq!(pair.oracle.missing(), 0, "{count} were lost");
         assert_eq!(pair.counter(0, "timeouts"), 0);
         assert_eq!(pair.counter(0, "tails_probed"), 1);
