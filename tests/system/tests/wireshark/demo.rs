@@ -186,6 +186,13 @@ fn the_demos_traffic_is_shown_as_the_codec_reads_it() {
     for known in ["CfgRd0", "CfgWr0", "MRd", "MWr", "Cpl", "CplD"] {
         assert!(types.contains(known), "no {known} in {types:?}");
     }
+    // There is credit, and a binding's end is told. (Nothing in the demo resets a device: other captures
+    // have what goes beside the TLPs.)
+    let kinds: BTreeSet<u64> =
+        trees.iter().flat_map(|tree| tshark::numbers(tree, "dxpu.record.kind")).collect();
+    for (kind, name) in [(1, "TLP"), (5, "credits"), (6, "unbind")] {
+        assert!(kinds.contains(&kind), "no record of {name}: {kinds:?}");
+    }
     // Whoever asked was answered, and nothing was wrong.
     let wrong = ["crc", "frame", "record", "tlp", "tlp_crc", "class", "stale", "no_request"];
     for (number, tree) in trees.iter().enumerate() {
