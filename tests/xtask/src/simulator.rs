@@ -11,9 +11,9 @@ use crate::report::Done;
 use crate::tools::{build_programs, cargo, compiler_with, output, run, target_dir};
 
 /// Seeds of each profile that every change runs.
-const FIXED: u64 = 50;
+const FIXED: u64 = 30;
 /// Seeds of each profile that nobody ran before.
-const NEW: u64 = 25;
+const NEW: u64 = 15;
 
 /// A fabric that is larger than the profiles' own: the profile, its nodes and how many seeds.
 const LARGE: (&str, &str, u64) = ("storm", "24", 4);
