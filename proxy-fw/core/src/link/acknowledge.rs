@@ -38,7 +38,7 @@ impl Link {
                 self.heard_again(now, path, ack);
             }
         }
-        let news = self.paths[path].acknowledged(ack.packet, delay, now, &self.bounds);
+        let news = self.paths[path].acknowledged(ack.packet, delay, now, &self.times);
         self.paths[path].echo(ack.ce, now);
         let mut progress = 0_u8;
         while before(self.flight.oldest(), ack.next) {
@@ -119,7 +119,7 @@ impl Link {
             let path = &mut self.paths[entry.path as usize];
             let (bytes, in_flight) = (u64::from(entry.bytes), path.in_flight);
             path.in_flight -= bytes;
-            let delayed = path.rtt.is_delayed(&self.bounds);
+            let delayed = path.rtt.is_delayed(&self.times);
             path.congestion.acknowledged(bytes, in_flight, delayed);
         }
         self.record_done(entry.what);
@@ -265,7 +265,7 @@ impl Link {
     /// that is well.
     pub(super) fn give_up_at(&self) -> Option<Instant> {
         let entry = self.flight.oldest_entry().filter(|entry| entry.tries >= 2)?;
-        let second_chance = entry.last_sent + self.config.min_rto;
+        let second_chance = entry.last_sent.after_nanos(self.times.min);
         Some(second_chance.max(entry.first_sent + self.config.give_up))
     }
 

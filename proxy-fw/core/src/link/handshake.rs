@@ -276,7 +276,7 @@ impl Link {
     /// A peer that still sends has not heard the goodbye: it is said again, now and then.
     pub(super) fn say_goodbye_again(&mut self, now: Instant) {
         let again = self.handshake.goodbye.is_some()
-            && now >= self.handshake.goodbye_at + self.config.min_rto;
+            && now >= self.handshake.goodbye_at.after_nanos(self.times.min);
         if again {
             self.say_goodbye();
         }

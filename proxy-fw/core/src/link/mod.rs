@@ -86,7 +86,7 @@ use flight::Flight;
 use handshake::{Handshake, PeerLimits};
 use inbox::Inbox;
 use path::Path;
-use rtt::Bounds;
+use rtt::Times;
 use send::Outbox;
 use tlp_codec::fabric::{CloseReason, MIN_TLP};
 use tlp_codec::ids::{BindingKey, NodeId, PathId};
@@ -127,7 +127,7 @@ pub struct Link {
     local_is_host: bool,
     config: LinkConfig,
     /// Of that, what is looked at for each acknowledgement.
-    bounds: Bounds,
+    times: Times,
     state: LinkState,
     handshake: Handshake,
     peer_limits: PeerLimits,
@@ -223,7 +223,7 @@ impl Link {
             counters,
             bad_frames,
             fault: None,
-            bounds: Bounds::new(&config),
+            times: Times::new(&config),
             config,
         }
     }

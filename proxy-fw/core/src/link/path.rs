@@ -1,7 +1,7 @@
 //! One path: its packet numbers, both ways, and what they tell.
 
 use super::congestion::Congestion;
-use super::rtt::{Bounds, Rtt, nanos};
+use super::rtt::{Rtt, Times, nanos};
 use super::sequence::before;
 use super::types::LinkConfig;
 use crate::limits::{ACK_EVERY, LINK_WINDOW, LOSS_TIMER};
@@ -27,9 +27,6 @@ const UNIT: u32 = 2;
 fn units(at: Instant) -> u32 {
     (at.as_nanos() >> UNIT) as u32
 }
-
-/// The part of a timeout after which a path is doubted beside which there are others.
-pub(super) const DOUBTED: u64 = 4;
 
 /// What this end thinks of a path, towards the peer. The peer judges the other direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,7 +264,7 @@ impl Path {
         packet: u32,
         delay: Option<Duration>,
         now: Instant,
-        bounds: &Bounds,
+        times: &Times,
     ) -> bool {
         if !self.is_news(packet) {
             return false;
@@ -279,15 +276,15 @@ impl Path {
             let sent = Instant::from_nanos(now.as_nanos().saturating_sub(passed));
             self.carried_at = sent;
             if let Some(delay) = delay {
-                self.measured(now, sent, passed.saturating_sub(nanos(delay)), bounds);
+                self.measured(now, sent, passed.saturating_sub(nanos(delay)), times);
             }
         }
         true
     }
 
     /// A frame that left at `sent` took so long to be acknowledged, in nanoseconds.
-    fn measured(&mut self, now: Instant, sent: Instant, round_trip: u64, bounds: &Bounds) {
-        if sent < self.late_at && round_trip > self.timeout(bounds) {
+    fn measured(&mut self, now: Instant, sent: Instant, round_trip: u64, times: &Times) {
+        if sent < self.late_at && round_trip > self.timeout(times) {
             // A peer that stood still is no long path: of one what leaves from now on is late, too. (So is
             // it of one that stands still again before anything was in time.)
             self.late_at = self.late_at.min(now);
@@ -295,7 +292,7 @@ impl Path {
         }
         self.late_at = Instant::FAR_FUTURE;
         self.rtt.sample(now, round_trip);
-        let target = self.rtt.target(bounds);
+        let target = self.rtt.target(times);
         self.congestion.delayed(now, sent, round_trip, target);
     }
 
@@ -334,29 +331,28 @@ impl Path {
     }
 
     /// The retransmission timeout, in nanoseconds.
-    pub(super) fn timeout(&self, bounds: &Bounds) -> u64 {
-        self.rtt.timeout(bounds, self.backoff.into())
+    pub(super) fn timeout(&self, times: &Times) -> u64 {
+        self.rtt.timeout(times, self.backoff.into())
     }
 
     /// Starts the timers over, or stops them when nothing is under way here.
-    pub(super) fn restart_timeout(&mut self, now: Instant, bounds: &Bounds, several: bool) {
+    pub(super) fn restart_timeout(&mut self, now: Instant, times: &Times, several: bool) {
         self.timeout_at.stop();
         self.doubt_at.stop();
         if self.in_flight > 0 {
-            let timeout = self.timeout(bounds);
+            let timeout = self.timeout(times);
             self.timeout_at.start(now.after_nanos(timeout));
-            // What goes again by the path itself is nothing new to a peer that has it, and no hurry.
-            let part = if several { DOUBTED } else { 2 };
-            self.doubt_at.start(now.after_nanos(self.patience(timeout / part)));
+            self.doubt_at.start(now.after_nanos(self.patience(timeout, several)));
         }
     }
 
-    /// After so long a path is doubted, in nanoseconds: two round trips, as in RFC 8985 section 7.2, and
-    /// the `least`, time for an acknowledgement that is held back. A peer that stood still once makes the
-    /// estimate long for many round trips, and of those an idle path has few: the latest one counts, too.
-    pub(super) fn patience(&self, least: u64) -> u64 {
+    /// After so long a path is doubted whose timeout is this, in nanoseconds: two round trips, as in RFC
+    /// 8985 section 7.2, and time for an acknowledgement that is held back. A peer that stood still once
+    /// makes the estimate long for many round trips, and of those an idle path has few: the latest one
+    /// counts, too. Where there are no `several` paths it is more likely that the peer is slow.
+    pub(super) fn patience(&self, timeout: u64, several: bool) -> u64 {
         let round_trip = self.rtt.smoothed().min(self.rtt.latest());
-        (round_trip * 2).max(least)
+        (round_trip * 2).max(timeout >> if several { 2 } else { 1 })
     }
 
     /// Nothing is waited for.
@@ -377,6 +373,7 @@ impl Path {
     /// The peer has no other path any more: whether this one works shows by itself.
     pub(super) fn is_alone(&mut self) {
         self.probe_at.stop();
+        self.doubt_at.stop();
         self.probe = None;
         if self.is_good() {
             self.health = Health::Good { asked: false };

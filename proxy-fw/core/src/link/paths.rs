@@ -9,7 +9,7 @@
 //! preferred until it answers.
 
 use super::faults::Fault;
-use super::path::{DOUBTED, Health, Path, Raise};
+use super::path::{Health, Path, Raise};
 use super::rtt::nanos;
 use super::sequence::before;
 use super::types::{LinkState, Transmit};
@@ -37,7 +37,7 @@ impl Link {
         let before = core::mem::replace(&mut self.path_count, count);
         for path in count..before {
             self.lose_path(path);
-            let pause = self.bounds.min;
+            let pause = self.times.min;
             let entry = &mut self.paths[path];
             entry.stop_waiting();
             // Its timeouts are over with it, and nothing of any size passes.
@@ -49,6 +49,7 @@ impl Link {
         let there = PathSet::first(count).0;
         (self.path_changes, self.paths_to_tell) =
             (self.path_changes & there, self.paths_to_tell & there);
+        self.out.probe = None;
         if count == 1 {
             self.paths[0].is_alone();
         }
@@ -193,7 +194,7 @@ impl Link {
         if self.path_count == 1 {
             return;
         }
-        let pause = self.bounds.min;
+        let pause = self.times.min;
         let forgotten = self.faulty(Fault::ForgetPath);
         let entry = &mut self.paths[path];
         if entry.is_good() {
@@ -228,7 +229,7 @@ impl Link {
             Health::Good { asked: false } => {}
             Health::Good { asked: true } => {
                 // What nobody had to tell of is told late: what left before it was asked is no answer.
-                let answered = entry.carried_at.after_nanos(entry.timeout(&self.bounds));
+                let answered = entry.carried_at.after_nanos(entry.timeout(&self.times));
                 if answered.max(entry.carried_at + self.config.keep_alive) <= now {
                     return;
                 }
@@ -248,15 +249,15 @@ impl Link {
 
     /// Nothing has come back from a path for some time: what it carries that is next in order takes
     /// another one, too, and whether this one is still good is asked at once. A timeout decides that;
-    /// neither a lone request nor those behind it, one after the other, wait for it.
+    /// neither a lone request nor those behind it, one after the other, wait for it. On the only path
+    /// that goes once more.
     pub(super) fn doubt_path(&mut self, now: Instant, path: usize) {
-        let entry = &mut self.paths[path];
-        let patience = entry.patience(entry.timeout(&self.bounds) / DOUBTED);
-        let again = patience.max(self.bounds.min);
-        entry.doubt_at.start(now.after_nanos(again));
         if self.path_count == 1 {
-            self.probe_tail(path);
+            return self.probe_tail(now, path);
         }
+        let entry = &mut self.paths[path];
+        let again = entry.patience(entry.timeout(&self.times), true).max(self.times.min);
+        entry.doubt_at.start(now.after_nanos(again));
         if self.good() & !(1 << path) == 0 {
             return;
         }
@@ -268,21 +269,28 @@ impl Link {
         }
     }
 
-    /// What the only path carries that is next in order goes once more: of what was lost behind all else no
-    /// later frame tells (RFC 8985, section 7). That larger frames do not pass a timeout shows.
-    fn probe_tail(&mut self, path: usize) {
+    /// What the only path carries that is next in order goes once more, if it went only once: of what was
+    /// lost behind all else no later frame tells (RFC 8985, section 7). That larger frames do not pass a
+    /// timeout shows.
+    fn probe_tail(&mut self, now: Instant, path: usize) {
         let Some(oldest) = self.oldest_on(path) else { return };
-        if oldest.tries == 1 && !self.paths[path].is_try(oldest.packet) {
+        if oldest.tries > 1 || self.paths[path].is_try(oldest.packet) {
+            return;
+        }
+        // What waits for room to go again may as well be that.
+        if self.flight.first_lost().is_none() {
             self.counters.tails_probed += 1;
             self.lose_oldest_frame(path);
-            self.out.probe = Some(path as u8);
+            // It has a round trip's time for its answer.
+            self.restart_timeout(now, path);
         }
+        self.out.probe = Some(path as u8);
     }
 
     /// Starts a path's timers over, or stops them when nothing is under way there.
     pub(super) fn restart_timeout(&mut self, now: Instant, path: usize) {
         let several = self.path_count > 1;
-        self.paths[path].restart_timeout(now, &self.bounds, several);
+        self.paths[path].restart_timeout(now, &self.times, several);
     }
 
     /// A retransmission timeout has run out on a path.
@@ -377,7 +385,7 @@ impl Link {
             }
             Health::Good { asked } => {
                 *asked = true;
-                entry.probe_at.start(now.after_nanos(entry.timeout(&self.bounds)));
+                entry.probe_at.start(now.after_nanos(entry.timeout(&self.times)));
                 self.find_reach();
             }
             Health::Suspect { pause, tries, lost, .. } => {

@@ -1,4 +1,4 @@
-//! Round-trip time and retransmission timeout (RFC 6298, with the bounds of the configuration in
+//! Round-trip time and retransmission timeout (RFC 6298, with the times of the configuration in
 //! place of its one second).
 
 use super::types::LinkConfig;
@@ -10,7 +10,7 @@ const LONGEST: u64 = 1 << 40;
 
 /// The times that estimates are held to, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct Times {
     /// The round trip that is assumed before one was measured.
     pub(super) initial: u64,
     /// Shortest and longest retransmission timeout.
@@ -20,7 +20,7 @@ pub(super) struct Bounds {
     ack_delay: u64,
 }
 
-impl Bounds {
+impl Times {
     pub(super) fn new(config: &LinkConfig) -> Self {
         let bound = |time| nanos(time).min(LONGEST);
         Self {
@@ -60,7 +60,7 @@ const NONE: u64 = 2 * LONGEST;
 const MEMORY: Duration = Duration::from_secs(10);
 
 impl Rtt {
-    /// Before any sample: section 2.1 with `initial` nanoseconds in place of a third of a second.
+    /// Before any sample: section 2.1 with `initial` in place of a third of a second.
     pub(super) fn new(initial: Duration) -> Self {
         let initial = nanos(initial).min(LONGEST);
         let variation = initial / 2;
@@ -89,8 +89,8 @@ impl Rtt {
     }
 
     /// The timeout after `backoff` timeouts in a row (sections 2.3 to 2.5 and 5.5), in nanoseconds.
-    pub(super) fn timeout(&self, bounds: &Bounds, backoff: u32) -> u64 {
-        let Bounds { min, max, ack_delay, .. } = *bounds;
+    pub(super) fn timeout(&self, times: &Times, backoff: u32) -> u64 {
+        let Times { min, max, ack_delay, .. } = *times;
         let once = self.variation * 4 + self.smoothed + ack_delay;
         (once.clamp(min, max) << backoff.min(16)).min(max)
     }
@@ -113,13 +113,13 @@ impl Rtt {
     }
 
     /// The longest round trip at which queues are not filling, in nanoseconds.
-    pub(super) fn target(&self, bounds: &Bounds) -> u64 {
-        self.minimum * 2 + bounds.initial
+    pub(super) fn target(&self, times: &Times) -> u64 {
+        self.minimum * 2 + times.initial
     }
 
     /// Whether the latest round trip is so much above the smallest that queues are filling.
-    pub(super) fn is_delayed(&self, bounds: &Bounds) -> bool {
-        self.latest > self.target(bounds)
+    pub(super) fn is_delayed(&self, times: &Times) -> bool {
+        self.latest > self.target(times)
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const BOUNDS: Bounds = Bounds { initial: MS, min: 5 * MS, max: 100 * MS, ack_delay: MS };
+    const BOUNDS: Times = Times { initial: MS, min: 5 * MS, max: 100 * MS, ack_delay: MS };
 
     #[test]
     fn the_first_sample_is_taken_whole_and_later_ones_smoothed() {

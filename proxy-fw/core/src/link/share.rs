@@ -276,8 +276,9 @@ impl Link {
         let entry = &mut self.paths[path];
         let mut guaranteed = 0;
         if rate > 0 {
-            // What is above that the queue may be of its own making.
-            let round_trip = entry.rtt.smoothed().min(entry.rtt.target(&self.bounds));
+            // What is above that the queue may be of its own making. (Below it may be, too, where more is
+            // guaranteed than the path carries: a slow queue of others is no shorter.)
+            let round_trip = entry.rtt.smoothed().min(entry.rtt.target(&self.times));
             guaranteed = rate.saturating_mul(round_trip / 1000) / (SECOND / 1000);
         }
         entry.congestion.share(weight, guaranteed);

@@ -233,27 +233,29 @@ fn bindings_of_several_boxes_get_their_shares_of_the_hosts_cable() {
     }
 }
 
-/// One of them is guaranteed more than an even part, or most of that; from the host and to it. In a slow
-/// queue bytes wait for many times as long as the cable is.
+/// One of them is guaranteed more than an even part, or two are, or one most of that; from the host and to
+/// it. In a slow queue bytes wait for many times as long as the cable is.
 #[test]
 #[cfg_attr(dxpu_limits = "card", ignore = "its queues hold less than its share of a fast cable")]
 fn what_is_guaranteed_holds_between_boxes() {
-    for cable in [SLOW_HOST, GIGABIT, Narrow { mark_kb: 32, queue_kb: 256, ..GIGABIT }] {
-        // A device has no more than a quarter of the cable by what it may have read at a time.
-        for (task, percent) in [(Task::DmaWrites, 40), (Task::DmaReads, 20)] {
-            let mut profile = cable.profile(Some(300_000));
-            let shares = profile.fabric.shares.as_mut().expect("it has some");
-            shares.guarantee_mbps = [cable.rate_mbps * percent / 100; 2];
-            let is_one = |seed: &u64| {
-                let shares = of_boxes(*seed, &profile, task);
-                shares.iter().filter(|share| share.guarantee > 0).count() == 1
-            };
-            for seed in (0..).filter(is_one).take(3) {
-                let (shares, got) = of_several_boxes(seed, &profile, task);
-                let what = format!("seed {seed}, {task:?}, {cable:?}");
-                println!("{what}: {shares:?}\n  got {got:.0?}");
-                keeps_promises(&shares, &got, &what);
-            }
+    // A device has no more than a quarter of the cable by what it may have read at a time.
+    let whose = [(Task::DmaWrites, 40, 1), (Task::DmaWrites, 40, 2), (Task::DmaReads, 20, 1)];
+    let deep = Narrow { mark_kb: 32, queue_kb: 256, ..GIGABIT };
+    for (cable, (task, percent, count)) in
+        [SLOW_HOST, GIGABIT, deep].into_iter().flat_map(|cable| whose.map(|whose| (cable, whose)))
+    {
+        let mut profile = cable.profile(Some(250_000 * count as u32));
+        let shares = profile.fabric.shares.as_mut().expect("it has some");
+        shares.guarantee_mbps = [cable.rate_mbps * percent / 100; 2];
+        let are_so_many = |seed: &u64| {
+            let shares = of_boxes(*seed, &profile, task);
+            shares.iter().filter(|share| share.guarantee > 0).count() == count
+        };
+        for seed in (0..).filter(are_so_many).take(3) {
+            let (shares, got) = of_several_boxes(seed, &profile, task);
+            let what = format!("seed {seed}, {task:?}, {cable:?}");
+            println!("{what}: {shares:?}\n  got {got:.0?}");
+            keeps_promises(&shares, &got, &what);
         }
     }
 }

@@ -114,7 +114,33 @@ fn what_is_lost_last_is_sent_again_before_a_timeout() {
     }
 }
 
-/// It is the timeout that waits longer each time, and gives up.
+/// Nor for room in the window, of which too much is under way. What goes again has a round trip's time.
+#[test]
+fn what_is_lost_last_does_not_wait_for_the_window() {
+    let (mut pair, key) = warm(LinkConfig::default());
+    pair.network.routes[0].delay = MS;
+    for _ in 0..40 {
+        pair.send(0, key, Posted, false, 64);
+        pair.drain_for(10 * MS).unwrap();
+    }
+    let timeout = |pair: &Pair| {
+        let path = &pair.ends[0].paths()[0];
+        Duration::from_nanos(path.timeout(&pair.ends[0].times))
+    };
+    assert_eq!(timeout(&pair), LINK_MIN_RTO, "two round trips are most of it");
+    let sent = frames(&mut pair, key, &[9, 9]);
+    pair.ends[0].paths[0].congestion.timed_out(pair.now);
+    assert!(pair.send(0, key, Posted, false, 540) && pair.frames_from(0).is_empty(), "it is full");
+    pair.now = pair.now + 4 * MS + MS / 2;
+    pair.ends[0].handle_timeout(pair.now);
+    let again = pair.frames_from(0);
+    assert_eq!((again.len(), again[0].len()), (1, sent[0].len()), "the first of them");
+    pair.now = pair.now + MS;
+    pair.ends[0].handle_timeout(pair.now);
+    assert_eq!(pair.counter(0, "timeouts"), 0, "the answer is under way");
+}
+
+/// It is the timeout that waits longer each time.
 #[test]
 fn what_is_sent_again_in_vain_is_not_sent_again_and_again() {
     let (mut pair, key) = warm(LinkConfig::default());

@@ -274,9 +274,7 @@ fn what_waits_for_a_path_that_died_does_not_wait_as_long_as_a_peer_stood_still_o
         (0..2).for_each(|path| pair.network.routes[path].delay = usual);
         // Time for a probe of each path.
         pair.drain_for(LINK_KEEP_ALIVE + 50 * MS).unwrap();
-        let timeout = Duration::from_nanos(
-            pair.ends[0].paths()[dead].timeout(&Bounds::new(&LinkConfig::default())),
-        );
+        let timeout = Duration::from_nanos(pair.ends[0].paths()[dead].timeout(&pair.ends[0].times));
         assert!(timeout > 20 * MS, "{timeout:?}: it is long");
         cut(&mut pair, dead, [true; 2]);
         for _ in 0..3 {
