@@ -128,14 +128,14 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const BOUNDS: Times = Times { initial: MS, min: 5 * MS, max: 100 * MS, ack_delay: MS };
+    const TIMES: Times = Times { initial: MS, min: 5 * MS, max: 100 * MS, ack_delay: MS };
 
     #[test]
     fn the_first_sample_is_taken_whole_and_later_ones_smoothed() {
         let mut rtt = Rtt::new(Duration::from_nanos(50 * MS));
         rtt.sample(Instant::ZERO, 8 * MS);
         assert_eq!(rtt.smoothed(), 8 * MS);
-        assert_eq!(rtt.timeout(&BOUNDS, 0), 25 * MS);
+        assert_eq!(rtt.timeout(&TIMES, 0), 25 * MS);
         rtt.sample(Instant::ZERO, 16 * MS);
         assert_eq!(rtt.smoothed(), 9 * MS);
     }
@@ -144,7 +144,7 @@ mod tests {
     fn back_off_doubles_up_to_the_bound() {
         let mut rtt = Rtt::new(Duration::from_nanos(MS));
         rtt.sample(Instant::ZERO, MS);
-        let timeout = |backoff| rtt.timeout(&BOUNDS, backoff);
+        let timeout = |backoff| rtt.timeout(&TIMES, backoff);
         assert_eq!(timeout(0), 5 * MS);
         assert_eq!(timeout(3), 40 * MS);
         assert_eq!(timeout(30), 100 * MS);
@@ -156,7 +156,7 @@ mod tests {
         rtt.sample(Instant::ZERO, MS);
         for second in 0..30 {
             rtt.sample(Instant::ZERO + Duration::from_secs(second), 10 * MS);
-            assert_eq!(rtt.is_delayed(&BOUNDS), second < 20, "after {second} s");
+            assert_eq!(rtt.is_delayed(&TIMES), second < 20, "after {second} s");
         }
     }
 }
