@@ -244,9 +244,7 @@ fn what_is_guaranteed_holds_between_boxes() {
     for (cable, (task, percent, count)) in
         [SLOW_HOST, GIGABIT, deep].into_iter().flat_map(|cable| whose.map(|whose| (cable, whose)))
     {
-        let mut profile = cable.profile(Some(250_000 * count as u32));
-        let shares = profile.fabric.shares.as_mut().expect("it has some");
-        shares.guarantee_mbps = [cable.rate_mbps * percent / 100; 2];
+        let profile = cable.guaranteed(250_000 * count as u32, percent);
         let are_so_many = |seed: &u64| {
             let shares = of_boxes(*seed, &profile, task);
             shares.iter().filter(|share| share.guarantee > 0).count() == count
@@ -265,9 +263,7 @@ fn what_is_guaranteed_holds_between_boxes() {
 #[cfg_attr(dxpu_limits = "card", ignore = "its queues hold less than its share of a fast cable")]
 fn guarantees_that_are_too_many_share_the_cable() {
     for cable in [SLOW_HOST, GIGABIT] {
-        let mut profile = cable.profile(Some(1_000_000));
-        let shares = profile.fabric.shares.as_mut().expect("it has some");
-        shares.guarantee_mbps = [cable.rate_mbps * 40 / 100; 2];
+        let profile = cable.guaranteed(1_000_000, 40);
         let (_, got) = of_several_boxes(0, &profile, Task::DmaWrites);
         let whole = cable.rate_mbps as f64 * 1e6 / 8.0;
         let parts: Vec<_> = got.iter().map(|got| got / whole).collect();
@@ -301,6 +297,14 @@ impl Narrow {
         let cable = Cable { rate_mbps: self.rate_mbps, shared_buffers: 1024, mtu: MAX_FRAME };
         let mut profile = profile([SLOTS, 1], cable, guaranteed_ppm);
         self.set(&mut profile);
+        profile
+    }
+
+    /// As [`Self::profile`], with so much of the cable for each who is guaranteed something.
+    fn guaranteed(self, guaranteed_ppm: u32, percent: u64) -> Profile {
+        let mut profile = self.profile(Some(guaranteed_ppm));
+        let shares = profile.fabric.shares.as_mut().expect("it has some");
+        shares.guarantee_mbps = [self.rate_mbps * percent / 100; 2];
         profile
     }
 }
